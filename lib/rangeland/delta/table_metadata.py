@@ -1,8 +1,8 @@
 """The metadata of a Delta table, and how rows are laid out in it: frozen values only.
 
-The driver and the executors share them. They can be pickled, have no handle on a JVM, a file or a
-clock, and decide nothing: ``schema_compatibility`` makes a ``TableLayout`` from ``TableMetadata``,
-and ``data_files`` writes files in that layout.
+The driver and the executors share them. They can be pickled, hold no reference to a JVM, a file or
+a clock, and decide nothing: ``schema_compatibility`` makes a ``TableLayout`` from
+``TableMetadata``, and ``data_files`` writes files in that layout.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INDEXED_COLUMNS = 32
 
 @dataclass(frozen=True, slots=True)
 class TableMetadata:
-    """One version of a table."""
+    """The metadata of one version of a table."""
 
     path: str
     """The resolved URI."""
@@ -55,7 +55,7 @@ _EVERYTHING = (None, "", "[]", '["true"]', "null", "false", False)
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
     """One entry of the log. ``transactions`` maps application ids to versions; ``restored_to`` is
-    set for a RESTORE to a version, not for a RESTORE to a time."""
+    set for a RESTORE to a version, but not for a RESTORE to a time."""
 
     version: int
     committed_at_ms: int
@@ -70,13 +70,13 @@ class CommitMetadata:
 
     @property
     def has_condition(self) -> bool:
-        """Whether it deletes or replaces rows by a condition."""
+        """Whether it deletes or replaces rows that match a condition."""
         return any(self.parameters.get(name) not in _EVERYTHING for name in _CONDITIONS)
 
     @property
     def replaces_all(self) -> bool:
         """Whether it removed all rows of the table before it added its own, if any. A commit that
-        deletes or replaces rows by a condition does not."""
+        deletes or replaces rows by condition does not."""
         operation = self.operation.upper()
         if "REPLACE TABLE" in operation or operation == "TRUNCATE":
             return True
@@ -100,8 +100,8 @@ COMPUTED_TYPES = {Function.DATE: pa.date32(), Function.HOUR: pa.timestamp("us", 
 
 @dataclass(frozen=True, slots=True)
 class PartitionColumn:
-    """A column that a table is partitioned by. ``name`` is the table's column, ``source`` the
-    column of rows from which it is computed. ``stored_as`` is its name in the log, if that
+    """A column by which a table is partitioned. ``name`` is the table's column, ``source`` the
+    column of the rows from which it is computed. ``stored_as`` is its name in the log, if that
     differs."""
 
     name: str
@@ -120,22 +120,22 @@ class TableLayout:
     """The layout of rows in files."""
 
     schema: pa.Schema
-    """The columns with the table's spelling and types, in the order of the rows, including
+    """The columns, with the table's spelling and types, in the order of the rows; including any
     partition columns that the rows have."""
     partition_by: tuple[PartitionColumn, ...] = ()
     required: frozenset[str] = frozenset()
     """The columns in which a null is an error."""
     stats_columns: frozenset[str] | None = None
-    """The columns that get minimum, maximum and null count; None means the first 32."""
+    """The columns that get a minimum, maximum and null count; None means the first 32."""
     mapped_schema: str = ""
-    """The table's schema, as Delta's JSON, if it gives columns other names in files."""
+    """The table's schema, as Delta's JSON, if its columns have other names in files."""
     keeps_partitions: bool = False
-    """Whether files also have the partition columns."""
+    """Whether the files contain the partition columns too."""
 
     @property
     def file_schema(self) -> pa.Schema:
-        """The columns in the files, by the table's names. Delta usually leaves partition columns
-        out; if it does not, they come last."""
+        """The columns in the files, under the table's names. Delta usually leaves partition columns
+        out; otherwise they come last."""
         names = {column.name for column in self.partition_by}
         plain = [f for f in self.schema if f.name not in names]
         return pa.schema([*plain, *(self._partition_fields() if self.keeps_partitions else ())])
@@ -148,5 +148,5 @@ class TableLayout:
 
 
 def indexed_columns(schema: pa.Schema) -> frozenset[str]:
-    """The first columns, as many as Delta indexes by default."""
+    """The columns that Delta indexes by default: the first ones."""
     return frozenset(schema.names[:INDEXED_COLUMNS])

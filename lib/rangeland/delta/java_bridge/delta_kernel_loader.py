@@ -1,10 +1,11 @@
-"""Loads Delta Kernel into the driver's JVM: always the same version, whatever Spark runs there.
+"""Loads Delta Kernel into the driver's JVM: always the same version, whichever Spark runs there.
 
-Delta Kernel needs a newer Parquet than most Sparks have, and Delta for Spark may bring another
-version of Delta Kernel. So its jars have a separate class loader, which asks the session only for
-classes that they lack: Hadoop, Jackson, and the log stores of Delta and users. py4j finds classes
-by name, and only in the session. So a Java class, ``DeltaKernelFacade``, which Spark's own Janino
-compiles in that class loader, offers Delta Kernel's static methods as methods of an object.
+Delta Kernel needs a newer Parquet than most Spark versions ship, and Delta for Spark may bring
+another version of Delta Kernel. Its jars therefore get a class loader of their own, which falls
+back on the session only for classes that the jars lack: Hadoop, Jackson, and the log stores of
+Delta and of users. py4j finds classes by name, and only in the session. A Java class,
+``DeltaKernelFacade``, which Spark's own Janino compiles in that class loader, therefore offers
+Delta Kernel's static methods as methods of an object.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from rangeland.jvm.jars import jar_files
 from rangeland.jvm.spark_jvm import SparkJvm
 
 DELTA_KERNEL_VERSION = "4.4.0"
-"""The one version that works: internal names of Delta Kernel are used, some by reflection."""
+"""The only version that works: the code uses internal names of Delta Kernel, some by reflection."""
 DELTA_KERNEL_JARS = LIBRARY_JARS[f"delta-kernel-{DELTA_KERNEL_VERSION}"]
 SOURCES = ("ExclusiveFiles", "DeltaKernelFacade")
 JARS_SETTING = "spark.rangeland.kernelJars"
-"""The setting that names a folder with the jars, for drivers that cannot fetch them; ``rangeland
+"""The setting for a folder that contains the jars, for drivers that cannot fetch them; ``rangeland
 submit`` sets it."""
 _one_at_a_time = Lock()
 
@@ -38,7 +39,7 @@ def load_delta_kernel(jvm: SparkJvm) -> Any:
     if the jars are of another version, and what ``jar_files`` raises if they cannot be fetched."""
     folder = jvm.settings.get(JARS_SETTING, "")
     jars = sorted(Path(folder).absolute().glob("*.jar")) if folder else jar_files(DELTA_KERNEL_JARS)
-    # py4j looks methods up by the name of their class: it would mix up classes of two loaders.
+    # py4j caches methods by class name: it would mix up classes of the same name from two loaders.
     with _one_at_a_time:
         return _load(jvm.gateway, tuple(jars), folder)
 
@@ -66,9 +67,9 @@ def _compile_facade(gateway: Any, jars: Sequence[Path]) -> Any:
         urls[number] = jvm.java.net.URL(jar.as_uri())
     session = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     loader = jvm.org.apache.spark.util.ChildFirstURLClassLoader(urls, session)
-    for name in SOURCES:  # each knows those before it
+    for name in SOURCES:  # each may refer to those before it
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setTargetVersion(8)  # of class files: the first with static methods of interfaces
+        compiler.setTargetVersion(8)  # class file version: the first with static interface methods
         compiler.setParentClassLoader(loader)
         compiler.cook(files("rangeland.delta.java_bridge").joinpath(f"{name}.java").read_text())
         loader = compiler.getClassLoader()

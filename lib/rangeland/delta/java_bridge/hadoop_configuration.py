@@ -1,10 +1,10 @@
-"""The Hadoop configuration for Delta Kernel, and its settings for a table's store.
+"""The Hadoop configuration for Delta Kernel, and what it says about a table's store.
 
-The configuration is a copy of the one that the Spark session gives to Delta, with all of the
-session's settings, since log stores have settings of their own. Delta for Spark and Delta Kernel
-name some settings differently: users set them in Spark only. ``store_access`` says how executors
-reach a store, ``store_kinds`` whether several drivers may commit to it. Runs in the driver, over
-py4j.
+The configuration is a copy of the one that the Spark session gives to Delta, plus all of the
+session's settings, since log stores read settings of their own. Where Delta for Spark and Delta
+Kernel name a setting differently, users set it for Spark only. ``store_access`` describes how
+executors reach a store, ``store_kinds`` whether several drivers may commit to it. Runs in the
+driver, over py4j.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from rangeland.delta.stores.store_kinds import (
 from rangeland.errors import MissingRequirement, UsageError
 from rangeland.jvm.spark_jvm import SparkJvm
 
-# The second wins, as in Delta for Spark.
+# If both are set, the second wins, as in Delta for Spark.
 _LOG_STORES = ("delta.logStore.", "spark.delta.logStore.")
-# Names of ``ExclusiveFiles.java``.
+# These names are defined in ``ExclusiveFiles.java``.
 _EXCLUSIVE = "rangeland.exclusive."
 _CONDITION = "fs.option.create.conditional.overwrite"
 
 
 class HadoopConf:
     """The Hadoop configuration that Delta Kernel works with. ``java`` is Hadoop's own object, with
-    the log stores that are set for Spark's Delta. ``facade``: see ``load_delta_kernel``. Raises
-    UsageError for a log store that Delta Kernel cannot be given."""
+    the log stores that are configured for Delta on Spark. For ``facade``, see
+    ``load_delta_kernel``. Raises UsageError for a log store that cannot be passed on to Delta
+    Kernel."""
 
     def __init__(self, jvm: SparkJvm, facade: Any) -> None:
         self._jvm = jvm.classes
@@ -62,7 +63,8 @@ class HadoopConf:
         return self.java.get(f"io.delta.kernel.logStore.{scheme}.impl") or ""
 
     def _asks(self, uri: str) -> bool:
-        """Whether Hadoop's file system there can ask the store not to replace an object."""
+        """Whether Hadoop's file system for this URI can ask the store not to replace an existing
+        object."""
         path = self._jvm.org.apache.hadoop.fs.Path(uri)
         return bool(path.getFileSystem(self.java).hasPathCapability(path, _CONDITION))
 
@@ -101,7 +103,7 @@ class HadoopConf:
 
 
 def _log_stores(settings: Any) -> dict[str, str]:
-    """The log stores that a SparkConf sets, by the ends of the settings' names."""
+    """The log stores that a SparkConf sets, keyed by the last part of the setting's name."""
     found: dict[str, str] = {}
     for prefix in _LOG_STORES:
         found |= {pair._1(): pair._2() for pair in settings.getAllWithPrefix(prefix)}

@@ -1,8 +1,8 @@
-"""Turns Java exceptions of calls over py4j into errors, by class names and messages.
+"""Turns Java exceptions from py4j calls into errors, by class name and message.
 
 The chain of causes comes as (class name, message) pairs, outermost first. The order of the checks
-matters: a full disk or a missing permission deep in the chain says more than the wrapper that Delta
-Kernel puts around it.
+matters: a full disk or a missing permission deep in the chain says more than the exception that
+Delta Kernel wraps around it.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ _LOG_CUT = "should be less than or equal to LogSegment version"
 """Delta Kernel's message for a log whose newest entries are gone, while their checksum files are
 still there."""
 _BY_CATALOG = "Must provide maxCatalogVersion"
-"""Delta Kernel's message if it only knows the path of a table whose commits a catalog makes."""
+"""Delta Kernel's message when it is given only the path of a table whose commits are managed by a
+catalog."""
 _UNCONDITIONAL = {"ConditionIgnoredException", "AWSUnsupportedFeatureException"}
-"""Exceptions for a store that ignores or refuses If-None-Match."""
+"""Exceptions that mean that a store ignores or rejects If-None-Match."""
 _IO = {"IOException", "FileNotFoundException", "EOFException", "ChecksumException"}
 _IO |= {"UncheckedIOException", "KernelEngineException", "CommitStateUnknownException"}
 
@@ -73,8 +74,8 @@ _HANDLED: dict[str, type[NoTable | TableExists | StaleTransaction]] = {
 
 @contextlib.contextmanager
 def translate_java_errors(what: str) -> Iterator[None]:
-    """Turns Java's exceptions in the block into errors that begin with ``what``, which names the
-    failed operation."""
+    """Turns Java exceptions raised in the block into errors whose text begins with ``what``, the
+    name of the failed operation."""
     try:
         yield
     except Exception as error:
@@ -99,7 +100,7 @@ def java_chain(error: Exception) -> Chain:
 
 
 def innermost_message(chain: Chain) -> str:
-    """The innermost message that is not empty, on one line."""
+    """The innermost non-empty message, on one line."""
     for name, message in reversed(chain):
         line = (message or "").strip().splitlines()[0:1]
         if line and line[0]:

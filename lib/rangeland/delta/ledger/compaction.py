@@ -1,10 +1,10 @@
 """Combines many small files of the ledger into one.
 
-Each landing leaves two files of one row, and opening a file costs more than reading a hundred rows.
-So runs move the rows of older files into larger ones, as ``OPTIMIZE`` does: the same rows, in a
-commit that changes no data. A file absorbs only smaller ones, so a row is moved a logarithmic
-number of times. Replaced files stay until a ``VACUUM`` of the ledger: drivers with an older view of
-it still read them.
+Each landing leaves behind two files with one row each, and opening a file costs more than reading a
+hundred rows. Runs therefore move the rows of older files into larger ones, as ``OPTIMIZE`` does:
+the same rows, in a commit that changes no data. A file only ever absorbs smaller ones, so each row
+is moved a logarithmic number of times. Replaced files stay until the ledger is vacuumed, because
+drivers with an older view of it still read them.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from rangeland.model import DataFile
 COMPACTIONS = "rangeland/compactions"
 
 MANY = 200
-"""Files of single commits are compacted once there are this many."""
+"""Files written by single commits are compacted once there are this many."""
 NEWEST = 40
-"""This many of the newest files stay as they are: runs read them, and look for the files that they
-have written."""
+"""This many of the newest files are left alone: runs read them, and look for the files that they
+themselves have written."""
 LARGE_BYTES = 64 << 20
 """A compacted file of this size is not rewritten."""
 logger = logging.getLogger(__name__)
 
 
 def compact_files(delta: DeltaKernel, snapshot: Snapshot, files: LedgerFiles) -> DataFile | None:
-    """Moves the rows of older files of this version into one, and returns that file; None if there
-    is nothing to do. Nothing can get lost: rows move in one commit, and only if no other commit
-    came in between. The next version shows whether the file is in the ledger."""
+    """Moves the rows of this version's older files into one file and returns it; None if there is
+    nothing to do. Nothing can be lost: the rows move in one commit, which succeeds only if no other
+    commit came in between. The next version shows whether the file made it into the ledger."""
     old = to_compact(list(snapshot.files()))
     if not old or not is_complete(snapshot.schema_json):
         return None
@@ -81,6 +81,6 @@ def to_compact(files: Sequence[AddedFile]) -> list[AddedFile]:
 
 
 def recorded_rows(file: AddedFile) -> int:
-    """The number of rows in a file according to its statistics; 0 if they lack it, as in no file of
-    a ledger."""
+    """The number of rows in a file according to its statistics; 0 if they do not say, which never
+    happens in a ledger."""
     return rows_in(file, unknown=0)

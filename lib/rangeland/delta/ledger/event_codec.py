@@ -1,11 +1,11 @@
-"""The ledger's events as rows, and back. Pure: Arrow is the only library.
+"""Converts the ledger's events to rows and back. Pure: Arrow is the only library.
 
-There is one row per event, with all its ranges as an array, so that one row is one fact and SQL can
-explode it. A loss has no array of ranges: its one range has separate columns. Columns and rows are
-derived from the dataclasses in ``events``; fields without a column go to ``document``, as JSON.
+Each event is one row, with all its ranges in an array, so that a row is a fact that SQL can
+explode. A loss has no array: its single range has columns of its own. Columns and rows are derived
+from the dataclasses in ``events``; fields without a column go into ``document``, as JSON.
 
-A ledger made by an earlier version lacks the newest columns until ``missing_columns_sql`` have been
-added; files without them can still be read.
+A ledger made by an earlier version lacks the newest columns until those of ``missing_columns_sql``
+have been added; files without them can still be read.
 """
 
 from __future__ import annotations
@@ -60,12 +60,13 @@ def _time_ms(instant: dt.datetime) -> int:
 
 
 _StoredLoss = tuple[int, int, str, str]
-"""From, until, verdict, evidence: a loss of a slice, in the ledger of any version."""
+"""From, until, verdict, evidence: a loss within a slice, as stored by every version of the
+ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class _SliceDocument:
-    """A receipt's fields other than the columns of its range."""
+    """The fields of a receipt that have no column in its range."""
 
     slice_index: int
     bytes_read: int = 0
@@ -182,7 +183,7 @@ _ORDER = (
     *(*COUNT_NAMES, "leader", "estimated_bytes", "gaps", "in_bytes"),
     *("count", "verdict", "action", "cause", "evidence", "seen_at", "table_id"),
 )
-"""The order of all columns, in rows and in the structs in them. A new column comes last."""
+"""The order of all columns, in rows and in the structs inside them. New columns go last."""
 _ARROW = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 
@@ -212,13 +213,13 @@ INDEXED = ("event", "application", "job", "sequence", "entered", "attempt", "pla
 
 
 def missing_columns_sql(present: Collection[str]) -> list[str]:
-    """The columns that a ledger with the ``present`` ones lacks, in SQL."""
+    """The columns that a ledger with the columns ``present`` lacks, in SQL."""
     return [f"`{f.name}` {sql_type(delta_type(f.type))}" for f in SCHEMA if f.name not in present]
 
 
 def is_complete(ledger_schema: str) -> bool:
-    """Whether a ledger with this schema, as Delta's JSON, has exactly the columns of ``SCHEMA``:
-    rows that are read and written again are then the same."""
+    """Whether a ledger with this schema, given as Delta's JSON, has exactly the columns of
+    ``SCHEMA``, so that its rows can be read and written again unchanged."""
     own_types, ledger_types = (
         {field["name"]: field["type"] for field in fields_of(text)}
         for text in (schema_json(SCHEMA), ledger_schema)
@@ -227,7 +228,7 @@ def is_complete(ledger_schema: str) -> bool:
 
 
 def to_row(event: LedgerEvent) -> Record:
-    """The event as a row of ``SCHEMA``. A part has its number as the attempt."""
+    """The event as a row of ``SCHEMA``. A part stores its number as the attempt."""
     row = {"event": _EVENTS[type(event)], **_ROWS.write(event)}
     if isinstance(event, OutcomeEvent):
         fields = {
@@ -256,8 +257,8 @@ def _slice_document(receipt: Receipt) -> Record:
 
 
 def from_row(row: Record) -> LedgerEvent:
-    """The event that ``to_row`` wrote as this row. Raises Conflict for a row that cannot be read:
-    anybody may write to the table."""
+    """The event that ``to_row`` wrote as this row. Raises Conflict if the row cannot be read:
+    anyone may write to the table."""
     try:
         read_document = _IN_DOCUMENT.get(row["event"])
         in_document = read_document(row) if read_document else {}
@@ -321,8 +322,8 @@ def _compact(document: Record) -> str:
 
 
 def stats_of(rows: Sequence[Record]) -> str:
-    """Delta's statistics of a file with these rows, for the indexed columns. Values have their full
-    length, so that the ledger's reader can tell events apart without opening files."""
+    """Delta's statistics for a file with these rows, for the indexed columns. Values are not
+    truncated, so that readers of the ledger can tell events apart without opening files."""
     columns = {n: [row[n] for row in rows if row.get(n) is not None] for n in INDEXED}
     low, high = ({n: end(values) for n, values in columns.items() if values} for end in (min, max))
     nulls = {name: len(rows) - len(values) for name, values in columns.items()}

@@ -1,4 +1,4 @@
-"""The keys of the ledger's events, each with the file that has the row."""
+"""The keys of the ledger's events, each with the file that contains the row."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from rangeland.planning.plan import PlanId
 
 @dataclass(frozen=True, slots=True)
 class EventKey:
-    """The identity of an event, and the file with its row. ``entered`` is 0 except for plans;
-    ``attempt`` is a part's number. A file of losses has one key for all of its rows."""
+    """The identity of an event, and the file that contains its row. ``entered`` is 0 except for
+    plans; ``attempt`` is the number if the event is a part. A file of losses has a single key for
+    all of its rows."""
 
     event: str
     """An ``EventKind``, or a kind that a later version has added."""

@@ -1,10 +1,11 @@
 """The events of the ledger, as frozen values. ``event_codec`` turns them into rows.
 
-A *plan* has the ranges to read; an *outcome* has what landed, with the files. If several drivers
-share a plan, a *part* has what one of them has read of it so far. A *loss* has the reason why one
-range could not be read, and the action; the losses of an outcome are written with it, in one
-commit. A plan also has the coverage at its time, and the plans that were then unfinished, so that
-coverage is computed from the newest entries alone, however long the ledger is.
+A *plan* lists the ranges to read; an *outcome* says what landed, and in which files. If several
+drivers share a plan, a *part* says what one of them has read of it so far. A *loss* says why one
+range could not be read, and what was done about it; the losses of an outcome are written with it,
+in one commit. A plan also records the coverage when it was entered, and the plans that were
+unfinished then, so that coverage can be computed from the newest entries alone, however long the
+ledger is.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rangeland.planning.slice_receipt import RangeResult, Receipt, WrittenFile
 
 
 class EventKind(StrEnum):
-    """The kind of an event, as in the column ``event``."""
+    """The kind of an event, as stored in the column ``event``."""
 
     PLAN = "plan"
     OUTCOME = "outcome"
@@ -32,8 +33,8 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LandedInterval:
-    """Landed offsets ``[from_offset, until_offset)``. Offsets of another topic id belong to another
-    log, so intervals of different ids never merge."""
+    """Landed offsets ``[from_offset, until_offset)``. Offsets with another topic id belong to
+    another log, so intervals with different ids are never merged."""
 
     from_offset: int
     until_offset: int
@@ -45,7 +46,7 @@ LandedIntervals = Mapping[Partition, tuple[LandedInterval, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _OfPlan:
-    """An event of one plan of a job."""
+    """An event that belongs to one plan of a job."""
 
     application: str
     job: str
@@ -58,7 +59,7 @@ class _OfPlan:
 
 @dataclass(frozen=True, slots=True)
 class PlanEvent(_OfPlan):
-    """A plan that was entered. ``Ledger.enter`` fills in ``entered``, ``covered`` and
+    """A plan that has been entered. ``Ledger.enter`` fills in ``entered``, ``covered`` and
     ``unfinished``."""
 
     plan_hash: str
@@ -71,17 +72,17 @@ class PlanEvent(_OfPlan):
     entered: int = 0
     covered: LandedIntervals = field(default_factory=dict)
     unfinished: tuple[PlanId, ...] = ()
-    """Plans that may not have been in the table yet when this one was entered. Later plans list
-    them until they are in it: a driver may die between prepare and commit, and its offsets would
-    otherwise count as landed."""
+    """Plans that may not have been in the table yet when this one was entered. Later plans keep
+    listing them until they are: a driver may die between preparing and committing, and its offsets
+    would otherwise count as landed."""
     table_id: str | None = None
     """Delta's own id of the target table; None in ledgers of version 0.1.0."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeEvent(_OfPlan):
-    """Ranges with their counts, and the files that the commit adds. A later ``attempt`` replaces an
-    outcome whose files were removed before they could be committed."""
+    """The ranges of a plan with their counts, and the files that the commit adds. A later
+    ``attempt`` replaces an outcome whose files were removed before they could be committed."""
 
     plan_hash: str
     ranges: tuple[RangeResult, ...]
@@ -89,23 +90,25 @@ class OutcomeEvent(_OfPlan):
     written_at_ms: int
     attempt: int = 0
     quarantine_files: tuple[DataFile, ...] = ()
-    """Files of the quarantine, committed there before ``files`` are committed to the table."""
+    """Files of the quarantine, which are committed there before ``files`` are committed to the
+    table."""
     table_id: str | None = None
     schema_ids: tuple[tuple[int, int], ...] = ()
-    """How many values named each writer's schema."""
+    """Pairs of a schema id and the number of values written with that schema."""
     schema_json: str = ""
-    """The schema of ``files``, as Delta's JSON, if the table may lack some of it: any driver that
-    commits the outcome adds the same columns."""
+    """The schema of ``files``, as Delta's JSON, if the table may lack part of it: any driver that
+    commits the outcome then adds the same columns."""
 
     @property
     def has_landed_ranges(self) -> bool:
-        """Whether it lands anything. Otherwise the plan was given up, or all its partitions were
-        held at their beginning."""
+        """Whether it lands anything. If not, the plan was given up, or every partition was held at
+        the start of its range."""
         return bool(self.ranges)
 
     def is_given_up(self, kind: PlanKind) -> bool:
-        """Whether the plan, which is of this kind, was given up. A plan that lands nothing was, if
-        its kind allows that: one of another kind was read, and all its partitions are held."""
+        """Whether the plan, which is of this kind, was given up. An outcome that lands nothing
+        means just that for the kinds of plan that can be given up; for any other kind, the plan was
+        read, and all its partitions are held."""
         return kind.traits.may_be_given_up and not self.has_landed_ranges
 
     def was_ended(self, kind: PlanKind) -> bool:
@@ -122,7 +125,7 @@ class OutcomeEvent(_OfPlan):
 
 @dataclass(frozen=True, slots=True)
 class LogFingerprint:
-    """The fingerprint of one log; None if it has no batch to compare."""
+    """The fingerprint of one log; None if the log has no batch to compare."""
 
     partition: Partition
     checksum: int | None
@@ -130,7 +133,7 @@ class LogFingerprint:
 
 @dataclass(frozen=True, slots=True)
 class PartEvent(_OfPlan):
-    """The slices of a shared plan that one driver has read, each as a whole, and their files.
+    """The slices of a shared plan that one driver has read, each in full, and their files.
     ``number`` counts the parts of a plan from 1; no slice is in two of them."""
 
     plan_hash: str
@@ -140,11 +143,11 @@ class PartEvent(_OfPlan):
     files: tuple[WrittenFile, ...]
     written_at_ms: int
     fingerprints: tuple[LogFingerprint, ...] = ()
-    """The fingerprints that its logs had before they were read, where topics have no ids."""
+    """The fingerprints of its logs from before they were read, for topics without ids."""
 
     @property
     def read(self) -> PartRead:
-        """What the final check of the logs needs to know of it."""
+        """What the final check of the logs needs to know about this part."""
         return PartRead(
             frozenset(receipt.partition for receipt in self.receipts),
             {one.partition: one.checksum for one in self.fingerprints},
@@ -163,9 +166,9 @@ class PartEvent(_OfPlan):
 
 @dataclass(frozen=True, slots=True)
 class LossEvent(_OfPlan):
-    """Offsets that could not be read or decoded, and the action. The loss has no offsets if only
-    the position is known. A loss that belongs to no outcome has no plan, and the sequence that
-    would have been next."""
+    """Offsets that could not be read or decoded, and what was done about them. The loss has no
+    offsets if only the position is known. A loss that belongs to no outcome has no plan; its
+    sequence is the one that would have come next."""
 
     loss: DecidedLoss
     seen_at_ms: int
@@ -173,21 +176,21 @@ class LossEvent(_OfPlan):
     plan_hash: str = ""
     attempt: int = 0
     epoch: int | None = None
-    """The leader epoch in which a landing has read other records at these offsets; None if none
-    has."""
+    """The leader epoch in which a landing read other records at these offsets; None if none has."""
 
     def __str__(self) -> str:
         return str(self.loss)
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The identity of a loss: the same for two sightings of it, whose end may have moved."""
+        """The identity of a loss: equal for two sightings of the same loss, even if its end has
+        moved."""
         loss = self.loss
         return (self.application, loss.partition, loss.from_offset, loss.kind, loss.action)
 
     def is_same(self, other: LossEvent) -> bool:
         """Whether the other event is a sighting of this loss. The incarnation of the topic must be
-        the same, if both are known. A loss by retention may have grown since; any other loss that
+        the same, if both are known. A loss to retention may have grown since; any other loss that
         reaches further is a new one."""
         ids = {self.loss.topic_id, other.loss.topic_id}
         has_all = self.loss.until_offset <= other.loss.until_offset
@@ -199,7 +202,8 @@ LedgerEvent = PlanEvent | OutcomeEvent | PartEvent | LossEvent
 
 
 def prepared_plans(events: Iterable[LedgerEvent]) -> list[tuple[PlanEvent, OutcomeEvent]]:
-    """The plans with an outcome in the order they were entered, each with its last attempt."""
+    """The plans that have an outcome, in the order they were entered, each with its last
+    attempt."""
     outcomes: dict[PlanId, OutcomeEvent] = {}
     plans: dict[PlanId, PlanEvent] = {}
     for event in events:

@@ -1,7 +1,7 @@
-"""Computes which offsets have landed: arithmetic on intervals. Pure.
+"""Computes which offsets have landed, by interval arithmetic. Pure.
 
 The coverage rule is built on this: an offset lands once, whichever kind of plan lands it. All
-offsets of an outcome's ranges count as landed, including control records and accepted losses,
+offsets in an outcome's ranges count as landed, including control records and accepted losses,
 except where the log ended before them: records written there later have not landed.
 """
 
@@ -25,7 +25,7 @@ _Offsets = list[Interval]
 def with_ranges(
     landed: LandedIntervals, ranges: Iterable[RangeResult]
 ) -> dict[Partition, tuple[LandedInterval, ...]]:
-    """``landed`` merged with these ranges."""
+    """``landed`` with these ranges merged in."""
     added: dict[Partition, list[LandedInterval]] = {}
     for result in ranges:
         r = result.range
@@ -71,7 +71,7 @@ def without_still_to_come(
 
 
 def merge_landed(intervals: Iterable[LandedInterval]) -> tuple[LandedInterval, ...]:
-    """The intervals, merged per topic id, in order of id and offset."""
+    """The intervals, merged per topic id and sorted by id and offset."""
     by_id: dict[str | None, _Offsets] = {}
     for interval in intervals:
         by_id.setdefault(interval.topic_id, []).append(

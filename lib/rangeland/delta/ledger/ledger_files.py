@@ -1,7 +1,7 @@
-"""The ledger's files: a small Parquet file for the events of one kind in each commit.
+"""The ledger's files: each commit adds one small Parquet file per kind of event.
 
-A file's statistics show which event its rows are, so most files are never opened. Files made by
-compaction or ``OPTIMIZE`` have many events: they are opened and searched.
+A file's statistics show which event its rows belong to, so most files are never opened. Files made
+by compaction or ``OPTIMIZE`` contain many events: they are opened and searched.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from rangeland.untrusted import JsonFields, Unreadable
 OUR_FILES = "part-ledger-"
 COMPACTED = "compacted-ledger-"
 ROW_GROUP_BYTES = 8 << 20
-"""The size of row groups. It is small, since compaction runs in the driver, whose memory is for the
-plan, and rows of the ledger may be long."""
+"""The size of row groups. It is small because rows of the ledger may be long, and compaction runs
+in the driver, whose memory is meant for the plan."""
 E = TypeVar("E", bound=LedgerEvent)
 _KEY_COLUMNS = ["event", "application", "job", "sequence", "entered", "attempt"]
 
@@ -44,7 +44,7 @@ class LedgerFiles:
         self._newest: tuple[EventKey, PlanEvent] | None = None
 
     def write(self, events: Sequence[LedgerEvent]) -> DataFile:
-        """Writes a file with events of one kind, which share all values in its statistics."""
+        """Writes a file of events of one kind, all of which share the values in its statistics."""
         rows = [to_row(event) for event in events]
         name = f"{OUR_FILES}{rows[0]['event']}-{uuid.uuid4()}.zstd.parquet"
         table = pa.Table.from_pylist(rows, schema=SCHEMA)
@@ -80,7 +80,7 @@ class LedgerFiles:
             self._store.delete_file(full)
 
     def keys_of(self, file: AddedFile) -> Iterator[EventKey]:
-        """The keys of a file's events: from the statistics if this class wrote the file, otherwise
+        """The keys of a file's events: from its statistics if this class wrote the file, otherwise
         from its rows."""
         if file.has_deletion_vector:
             raise self.contradiction_error(f"rows of {file.path} were deleted")
@@ -113,7 +113,7 @@ class LedgerFiles:
         )
 
     def event(self, key: EventKey, kind: type[E]) -> E:
-        """The event with this key. Row groups that cannot have it are not read."""
+        """The event with this key. Row groups that cannot contain it are not read."""
         names = ("event", "application", "sequence")
         filters: list[tuple[str, str, object]] = [(n, "==", getattr(key, n)) for n in names]
         rows = self._rows_in(key.path, filters)
@@ -125,8 +125,8 @@ class LedgerFiles:
         return event
 
     def newest_plan(self, key: EventKey) -> PlanEvent:
-        """The plan with this key, which must be the newest plan's: most questions begin with that
-        plan, so it is read only once."""
+        """The plan with this key, which must be the key of the newest plan. Most questions begin
+        with that plan, so it is read only once."""
         if self._newest is None or self._newest[0] != key:
             self._newest = (key, self.event(key, PlanEvent))
         return self._newest[1]
@@ -148,7 +148,7 @@ class LedgerFiles:
         return rows
 
     def events_in(self, paths: Iterable[str], kinds: Collection[str]) -> list[LedgerEvent]:
-        """The events of these kinds in many files, read at once."""
+        """The events of these kinds from many files, which are read at once."""
         full = sorted(f"{self._root}/{path}" for path in paths)
         try:
             table = self._dataset(full).to_table(filter=pds.field("event").isin([*kinds]))
@@ -178,7 +178,7 @@ class LedgerFiles:
 
 
 def _row_groups(rows: pds.Dataset) -> Iterator[pa.Table]:
-    """The rows as tables of bounded size in memory, however many there are."""
+    """The rows, as tables of bounded size in memory, however many rows there are."""
     batches: list[pa.RecordBatch] = []
     for batch in rows.to_batches(batch_readahead=2, fragment_readahead=4):
         batches.append(batch)

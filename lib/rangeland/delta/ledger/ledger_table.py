@@ -1,10 +1,10 @@
 """The ledger: a plain Delta table of plans and outcomes, in a folder of the target table.
 
-The plans of all jobs of a table are entered one after the other, with one transaction id: two
-planners can never hold overlapping ranges, and the second one plans again, knowing what the first
-has entered. Outcomes are prepared once per plan; the first writer wins. A plan that reads nothing
-is entered with its outcome, in one commit, which ends earlier plans of its application. Drivers
-that share a plan append parts of it first, each after reading all earlier parts.
+The plans of all jobs of a table are entered one after the other, under one transaction id. So two
+planners can never hold overlapping ranges: the second one plans again, knowing what the first has
+entered. An outcome is prepared once per plan; the first writer wins. A plan that reads nothing is
+entered together with its outcome, in one commit, which ends earlier plans of its application.
+Drivers that share a plan first append parts of it, each after reading all earlier parts.
 
 No Spark job runs here. A row is one small Parquet file whose statistics show which event it is, and
 only the files that are needed are opened (``ledger_view`` reads them). ``compact`` moves older rows
@@ -43,7 +43,7 @@ FOLDER = "_rangeland/ledger"
 PLANS = "rangeland/plans"
 LOSSES = "rangeland/losses"
 MAX_LOST_RACES = 50
-"""How often other drivers may write losses first before this one gives up."""
+"""How often other drivers may be first to write losses before this one gives up."""
 logger = logging.getLogger(__name__)
 
 _CONFIGURATION = {
@@ -54,7 +54,8 @@ _CONFIGURATION = {
 
 
 def _outcomes_of(application: str) -> str:
-    """The transaction id of an application's outcomes. Its versions are their sequences."""
+    """The transaction id of an application's outcomes. Its versions are the sequences of the
+    outcomes."""
     return f"{application}/outcome"
 
 
@@ -96,8 +97,8 @@ class _Version(NamedTuple):
 
 
 class Ledger:
-    """The ledger of the table at ``table_path``, for writing to it. ``view`` has its events as of
-    the last ``refresh`` or the first read, with everything that this object has written since."""
+    """The ledger of the table at ``table_path``, for writing to it. ``view`` shows its events as of
+    the last ``refresh`` or the first read, plus everything that this object has written since."""
 
     def __init__(self, delta: DeltaKernel, table_path: str) -> None:
         self._delta = delta
@@ -119,7 +120,7 @@ class Ledger:
         return self._current is not None
 
     def refresh(self) -> None:
-        """Makes the next read see what other drivers have written in the meantime."""
+        """Makes the next read see what other drivers have written meanwhile."""
         self._stale = self._current or self._stale
         self._current = None
 
@@ -130,8 +131,7 @@ class Ledger:
 
     @property
     def table_id(self) -> str:
-        """Delta's own id of the ledger: a ledger that is removed and created again gets a new
-        one."""
+        """Delta's own id of the ledger: one that is deleted and created again gets a new id."""
         return self._seen_version().snapshot.table_id
 
     @property
@@ -139,7 +139,7 @@ class Ledger:
         return self._seen_version().snapshot.version
 
     def entered(self) -> int:
-        """The number of plans that were ever entered, by all jobs of this table."""
+        """The number of plans ever entered, by all jobs of this table."""
         return self._seen_version().snapshot.transaction_version(PLANS) or 0
 
     # --- writing ------------------------------------------------------------------------
@@ -197,14 +197,14 @@ class Ledger:
         return False
 
     def append_part(self, part: PartEvent) -> bool:
-        """Writes a part of a plan. False if another part has that number: then read the parts
-        again. So each part is written with knowledge of all earlier ones."""
+        """Writes a part of a plan. Returns False if another part has that number: then read the
+        parts again. So whoever writes a part knows all earlier ones."""
         return self._append((f"{part.application}/parts/{part.sequence}", part.number), [part])
 
     def record_losses(self, losses: Sequence[LossEvent]) -> None:
-        """Writes losses that belong to no outcome, each once, however often it is seen: after a
-        conflict the ledger is read again. All have one application and sequence. Raises Unreachable
-        if other drivers keep writing losses."""
+        """Writes losses that belong to no outcome, each of them once, however often it is seen:
+        after a conflict the ledger is read again. All must have the same application and sequence.
+        Raises Unreachable if other drivers keep writing losses."""
         for _ in range(MAX_LOST_RACES):
             recorded = group_by(self.view.losses(), lambda x: x.key)
             new = [x for x in losses if not any(map(x.is_same, recorded.get(x.key, ())))]
@@ -222,8 +222,8 @@ class Ledger:
         return missing_columns_sql(names_in(self._seen_version().snapshot.schema_json))
 
     def compact(self) -> bool:
-        """Moves the rows of older files into one, if there are many files. True if they were
-        moved."""
+        """Moves the rows of older files into one, if there are many files. Returns True if they
+        were moved."""
         if not is_due({key.path for key in self.view.keys}):
             return False
         self.refresh()
@@ -244,9 +244,10 @@ class Ledger:
         *groups: Sequence[LedgerEvent],
         fence: Mapping[str, int] | None = None,
     ) -> bool:
-        """Writes events in one commit, each group of one kind to a file. False if another driver
-        has made this transaction. ``fence``: further transactions that nobody can make after this
-        commit; with them, it is also False if anything was written since the ledger was read."""
+        """Writes events in one commit, each group, of one kind, to a file of its own. Returns False
+        if another driver has made this transaction. ``fence``: further transactions, which nobody
+        can make after this commit; if given, the result is also False if anything was written since
+        the ledger was read."""
         seen = self._seen_version()
         written_files = [(group[0], self._files.write(group)) for group in groups if group]
         files: list[DataFile] = [file for _, file in written_files]
@@ -277,7 +278,8 @@ class Ledger:
         return False
 
     def _advance(self, seen: _Version, done: Committed, added: Sequence[EventKey]) -> None:
-        """Updates the view without listing the ledger again, if only our commit is new."""
+        """Updates the view without listing the ledger again, provided that only our own commit is
+        new."""
         if done.snapshot is None or done.version != seen.snapshot.version + 1:
             self.refresh()
             return

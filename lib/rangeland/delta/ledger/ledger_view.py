@@ -1,7 +1,8 @@
-"""The events in one version of the ledger, and what they show: coverage, losses, unfinished plans.
+"""The events in one version of the ledger, and what follows from them: coverage, losses, unfinished
+plans.
 
 The statistics of the files show which events there are, so many questions are answered without
-opening a file. Each event is read when it is asked for.
+opening a file. Each event is read only when it is asked for.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ E = TypeVar("E", bound=LedgerEvent)
 
 
 class LedgerView:
-    """One version of the ledger. Without files it has no events: it stands for a ledger that does
-    not exist yet. ``keys`` are the keys of all events: of plans, in the order they were entered,
-    then of all others."""
+    """One version of the ledger. Without files it has no events, and stands for a ledger that does
+    not exist yet. ``keys`` lists the keys of all events: first of plans, in the order they were
+    entered, then of everything else."""
 
     def __init__(self, keys: Iterable[EventKey] = (), files: LedgerFiles | None = None) -> None:
         self.keys = tuple(sorted(keys, key=_place))
@@ -65,13 +66,14 @@ class LedgerView:
         )
 
     def plan_of(self, outcome: OutcomeEvent) -> PlanEvent | None:
-        """The plan that an outcome belongs to."""
+        """The plan to which an outcome belongs."""
         plans = (self._read(key, PlanEvent) for key in self._plan_keys_of(outcome.plan_id))
         return next((plan for plan in plans if plan.plan_hash == outcome.plan_hash), None)
 
     def landed_plan(self, plan_id: PlanId) -> PlanEvent | None:
-        """A plan that is in the table. Another plan may have been entered later under the same id,
-        where the table's transactions were lost: then the one that the outcome belongs to."""
+        """A plan that is in the table. If the table's transactions were lost, another plan may have
+        been entered later under the same id: then the result is the plan to which the outcome
+        belongs."""
         if len(self._plan_keys_of(plan_id)) < 2:
             return self.plan(plan_id)
         outcome = self.outcome(plan_id)
@@ -87,7 +89,7 @@ class LedgerView:
         return (self._read(key, OutcomeEvent) for key in keys)
 
     def newest(self) -> PlanEvent | None:
-        """The plan that was entered last, of any job."""
+        """The plan entered last, of any job."""
         return self._require_files().newest_plan(self._plan_keys[-1]) if self._plan_keys else None
 
     def applications(self, job: str) -> set[str]:
@@ -117,7 +119,7 @@ class LedgerView:
 
     def losses(self, plan_id: PlanId | None = None) -> list[LossEvent]:
         """All losses, or those of one plan, in the order they were written. Only the last attempt
-        at an outcome counts. Opens no file if there are none."""
+        at an outcome counts. Opens no file if there are no losses."""
         keys = [k for k in self._keys_of(EventKind.LOSS) if plan_id in (None, k.plan_id)]
         events = self._read_all(keys, EventKind.LOSS)
         losses = [x for x in events if isinstance(x, LossEvent) and self._counts(x)]
@@ -133,9 +135,9 @@ class LedgerView:
     # --- what has landed ----------------------------------------------------------------
 
     def without_outcome(self) -> list[PlanId]:
-        """The plans that have no outcome and may still get one, oldest first: they are still
-        running, or their run died. An application's outcomes are written in the order of their
-        sequences. Opens no file."""
+        """The plans that have no outcome and may still get one, oldest first: either they are still
+        being worked on, or their run died. An application's outcomes are written in the order of
+        their sequences. Opens no file."""
         last: dict[str, int] = {}
         for key in self._keys_of(EventKind.OUTCOME):
             last[key.application] = max(key.sequence, last.get(key.application, 0))
@@ -143,8 +145,8 @@ class LedgerView:
         return [p for p in plan_ids if p.sequence > last.get(p.application, 0)]
 
     def possibly_unfinished(self) -> tuple[PlanId, ...]:
-        """All plans that may not be in the table yet: the newest one, and those not known to be in
-        the table when it was entered."""
+        """All plans that may not be in the table yet: the newest one, and those that were not known
+        to be in the table when it was entered."""
         newest = self.newest()
         return () if newest is None else (*newest.unfinished, newest.plan_id)
 
@@ -184,7 +186,7 @@ class LedgerView:
 
     @cached_property
     def _last_attempts(self) -> dict[tuple[str, PlanId], EventKey]:
-        """The keys by event and plan, with the last of several attempts."""
+        """The keys by event and plan; if there are several attempts, that of the last."""
         by_attempt = sorted(self.keys, key=lambda key: key.attempt)
         return {(key.event, key.plan_id): key for key in by_attempt}
 

@@ -1,11 +1,11 @@
 """Writes rows to Parquet files of a Delta table. Runs in executors, with pyarrow alone.
 
 A file written here is invisible until the driver commits it. Batches are buffered and written as
-row groups once they hold ``ROW_GROUP_BYTES`` of Arrow memory, so a writer's memory is bounded
-whatever the size of records, files or partitions: the sum over all open files counts, and the
-fullest is written first.
+row groups once they take up ``ROW_GROUP_BYTES`` of Arrow memory, so a writer's memory is bounded
+whatever the size of records, files or partitions: the sum over all open files counts, and the file
+with the fullest buffer is written first.
 
-Keys and values get no dictionary and no Parquet statistics, which would take most of the time.
+Keys and values get neither dictionaries nor Parquet statistics, which would take most of the time.
 Offsets and timestamps rise slowly, so they are stored as deltas.
 """
 
@@ -38,21 +38,22 @@ ROW_GROUP_BYTES = 64 << 20
 """The size of row groups in memory: large enough for good compression and few row groups, small
 enough for several tasks on one host."""
 MAX_OPEN_FILES = 16
-"""How many files are open at once: each has its own buffers, and rows of many partitions may arrive
-mixed."""
+"""How many files may be open at once: each has its own buffers, and rows of many partitions may
+arrive interleaved."""
 PAGE_BYTES = 1 << 20
-"""Parquet's usual size of a page."""
+"""Parquet's usual page size."""
 CALENDAR = {"org.apache.spark.version": "3.5.0"}
-"""Spark derives a file's calendar from the version that wrote it; 3.0 and later have Arrow's.
-Without a version, Spark before 4.0 refuses dates before 1582 and times before 1900."""
+"""Spark infers a file's calendar from the Spark version that wrote it; from 3.0 on, that is the
+calendar that Arrow uses. If no version is given, Spark before 4.0 refuses dates before 1582 and
+times before 1900."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class FileWriterSettings:
-    """The settings with which a task writes files. They hold the keys to the table's store in clear
-    text, but no ``repr`` shows the keys."""
+    """The settings with which a task writes files. They contain the keys to the table's store in
+    clear text, but no ``repr`` shows them."""
 
     table: StoreSettings
     layout: TableLayout
@@ -81,8 +82,9 @@ class _OpenFile:
 class FileWriter:
     """Writes the rows of one task. Use it once: ``write`` batches, then ``close`` or ``abort``.
 
-    Raises ``StorageFailed`` when the store is full or fails, ``TableRefused`` if it denies
-    writing or a required column holds a null. After an error, call ``abort``."""
+    Raises ``StorageFailed`` if the store is full or fails, and ``TableRefused`` if it denies
+    writing or a required column contains a null. After an error, call ``abort``.
+    """
 
     def __init__(
         self,
@@ -113,15 +115,16 @@ class FileWriter:
                 self._take(values, self._as_stored(rows))
 
     def close(self) -> list[DataFile]:
-        """Finishes all files, flushes them to disk if the store is local, and returns them.
-        Without rows there are no files."""
+        """Finishes all files, flushes them to disk if the store is local, and returns them. If
+        there were no rows, there are no files."""
         for file in list(self._open.values()):
             self._finish(file)
         self._sync_folders()
         return self._done
 
     def abort(self) -> None:
-        """Removes every file of this writer, finished ones included: none is committed yet."""
+        """Removes every file of this writer, including finished ones: none has been committed
+        yet."""
         for pending in self._open.values():
             pending.waiting.clear()
             _close_quietly(pending.parquet, pending.sink)
@@ -146,14 +149,14 @@ class FileWriter:
         return conformed
 
     def _as_stored(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns of files, by their names in files."""
+        """The columns under the names that they have in files."""
         if self._layout.keeps_partitions:
             rows = with_computed(rows, self._layout.partition_by)
         rows = rows.select(self._layout.file_schema.names)
         return relabel_columns(rows, self._stored) if self._layout.mapped_schema else rows
 
     def _portions(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """The batch, in portions if it is larger than a row group."""
+        """The batch, split into portions if it is larger than a row group."""
         count = min(-(-batch.nbytes // self._group_bytes), batch.num_rows)
         if count <= 1:
             return [batch] if batch.num_rows else []
@@ -258,7 +261,7 @@ class FileWriter:
 
 
 def open_parquet(sink: Any, schema: pa.Schema, **settings: Any) -> pq.ParquetWriter:
-    """A writer of a Parquet file that any Spark reads as it is."""
+    """A Parquet writer whose files every Spark version reads correctly."""
     parquet = pq.ParquetWriter(sink, schema, store_schema=False, **settings)
     parquet.add_key_value_metadata(CALENDAR)
     return parquet
@@ -299,7 +302,8 @@ def _cast(batch: pa.RecordBatch, by_name: dict[str, int], target: pa.Field) -> p
 
 
 def _stats_columns(layout: TableLayout, stored: pa.Schema) -> frozenset[str] | None:
-    """The columns that get statistics, by their names in files; None for the first ones."""
+    """The columns that get statistics, by their names in files; None means the first few
+    columns."""
     if layout.stats_columns is None:
         return None
     names = zip(layout.file_schema.names, stored.names, strict=True)
@@ -308,13 +312,13 @@ def _stats_columns(layout: TableLayout, stored: pa.Schema) -> frozenset[str] | N
 
 def _encodings(schema: pa.Schema, stored: pa.Schema) -> dict[str, Any]:
     """The encoding of each leaf column, by its name in files: a dictionary for values that repeat,
-    as keys of headers do, and deltas for rising numbers."""
+    such as header keys, and deltas for rising numbers."""
     dictionary = []
     deltas = {}
     statistics = []
     for name, f in zip(schema.names, stored, strict=True):
-        # Arrow's bounds of row groups pass over NaN, which to Spark is the largest number: a filter
-        # would miss it. The file's own statistics have no bounds where there is one.
+        # Arrow's bounds of row groups ignore NaN, which Spark considers the largest number: a
+        # filter would miss it. In the file's own statistics, a column with a NaN has no bounds.
         if has_bounds(f.type) and not pt.is_floating(f.type):
             statistics.append(f.name)
         if pt.is_int64(f.type) or pt.is_timestamp(f.type):

@@ -1,9 +1,9 @@
 """Delta's statistics of one file, collected batch by batch. Pure: Arrow in, JSON out.
 
 Delta uses them to skip files, so a bound may be loose but never wrong: strings are cut to 32
-characters with a tie-breaker on the upper bound, timestamps are in milliseconds with the upper
-bound rounded up, and a column with a NaN gets no bounds. Binary, boolean and nested columns only
-get a null count.
+characters, with a tie-breaker on the upper bound, timestamps are in milliseconds, with the upper
+bound rounded up, and a column with a NaN gets no bounds. Binary, boolean and nested columns get
+only a null count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EPOCH = dt.datetime(1970, 1, 1)
 
 
 def has_bounds(kind: pa.DataType) -> bool:
-    """Whether Delta keeps minimum and maximum for columns of this type."""
+    """Whether Delta keeps a minimum and a maximum for columns of this type."""
     if pt.is_dictionary(kind):
         return has_bounds(kind.value_type)
     return bool(
@@ -45,8 +45,8 @@ def has_bounds(kind: pa.DataType) -> bool:
 
 
 def may_hold(file: AddedFile, column: str, value: str) -> bool:
-    """Whether a file may have a row with this text in a column; False only if its partition or its
-    statistics rule that out."""
+    """Whether a file may contain a row with this text in a column; False only if its partition or
+    its statistics rule that out."""
     if column in file.partition_values:
         return file.partition_values[column] == value
     try:
@@ -60,7 +60,7 @@ def may_hold(file: AddedFile, column: str, value: str) -> bool:
 
 
 def rows_in(file: AddedFile, unknown: int) -> int:
-    """The number of rows in a file according to its statistics; ``unknown`` if they lack it."""
+    """The number of rows in a file according to its statistics; ``unknown`` if they do not say."""
     with suppress(Unreadable):
         return JsonFields.parse(file.stats or "{}").number("numRecords", default=unknown)
     return unknown
@@ -68,7 +68,7 @@ def rows_in(file: AddedFile, unknown: int) -> int:
 
 class StatsCollector:
     """Statistics of the rows passed to ``add`` so far. Struct columns are left out: their
-    statistics are optional, and only skipping needs them."""
+    statistics are optional, and are needed only for skipping."""
 
     def __init__(self, schema: pa.Schema, columns: frozenset[str] | None = None) -> None:
         names = indexed_columns(schema) if columns is None else columns
@@ -106,7 +106,7 @@ class StatsCollector:
         return self._rows
 
     def as_json(self) -> str:
-        """Delta's JSON, without bounds that it cannot express (years past 9999)."""
+        """Delta's JSON, without the bounds that it cannot express (years past 9999)."""
         bounds = ((self._low, False), (self._high, True))
         low, high = (
             {f.name: _spell(side[f.name], f.type, up=up) for f in self._bounded if f.name in side}
@@ -124,8 +124,8 @@ class StatsCollector:
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any]:
-    """Smallest and largest value as Python values that compare; timestamps as Arrow's
-    integers, since there is no ``datetime`` for years outside 1 to 9999."""
+    """The smallest and largest value, as Python values that can be compared; timestamps as Arrow's
+    integers, since there is no ``datetime`` outside the years 1 to 9999."""
     if pt.is_dictionary(column.type):
         column = pc.unique(column.cast(column.type.value_type))
     if pt.is_timestamp(column.type):
@@ -137,7 +137,7 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any]:
 
 
 def _spell(value: Any, kind: pa.DataType, *, up: bool) -> Any:
-    """A bound as Delta writes it; None if it cannot."""
+    """A bound as Delta writes it; None if Delta cannot express it."""
     if isinstance(value, str):
         if "\x00" in value:  # some readers would stop there
             return None
@@ -156,10 +156,11 @@ def _spell(value: Any, kind: pa.DataType, *, up: bool) -> Any:
 
 
 def upper_prefix(text: str, length: int = STRING_PREFIX) -> str | None:
-    """A short string that is not below ``text`` in UTF-8 order, None if there is none.
+    """A short string that is not below ``text`` in UTF-8 order; None if there is none.
 
-    The tie-breaker must exceed the first character that is cut off, so characters that
-    no other exceeds are kept."""
+    The tie-breaker must be greater than the first character that is cut off, so characters that are
+    themselves the greatest possible are kept.
+    """
     if len(text) <= length:
         return text
     for cut in range(length, min(len(text), 2 * length)):

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from rangeland.delta.transaction_log.table_snapshot import Snapshot
 
 MAX_FILES = 200
-"""The most files that are read here: each takes a request to the store, and more would take longer
-than Spark takes to start."""
+"""The most files that are read here: each takes a request to the store, and more of them would take
+longer than Spark takes to start."""
 MAX_ROWS = 2_000_000
 """The most rows that are read here: their columns fit into the memory of any driver. For more rows,
-starting Spark is worth it."""
+it is worth starting Spark."""
 FILE = "file"
 _READERS = 8
 """The number of threads: reading small files is mostly waiting for the store."""
@@ -35,11 +35,12 @@ _READERS = 8
 def small_table(
     snapshot: Snapshot, store: StoreSettings, types: Mapping[str, pa.DataType]
 ) -> pa.Table | None:
-    """The top-level columns with these ``types`` for all rows, in no particular order, and a column
-    ``file`` with the relative path of a row's file. A column that a file lacks is null; the rows of
-    a file that is gone are left out. None if Spark must read the table: it has more than
-    ``MAX_FILES`` or ``MAX_ROWS`` or an unknown number of rows, deletion vectors, columns found by
-    number, files of another table, or a file that cannot be read in this process."""
+    """The top-level columns named in ``types``, for all rows, in no particular order, and a column
+    ``file`` with the relative path of each row's file. A column that a file lacks is null; the rows
+    of a file that is gone are left out. None if Spark must read the table: it has more than
+    ``MAX_FILES`` files, more than ``MAX_ROWS`` rows or an unknown number of them, deletion vectors,
+    columns found by number, files of another table, or a file that cannot be read in this
+    process."""
     metadata = snapshot.metadata
     if mapping_mode(metadata) == "id":
         return None
@@ -77,7 +78,7 @@ class _ColumnReader:
         except FileNotFoundError:
             return self._schema.empty_table()
         with source, pq.ParquetFile(source) as parquet:
-            # Even if files have partition columns, the log decides.
+            # Even if files contain partition columns, the log has the last word.
             names = set(parquet.schema_arrow.names) - set(file.partition_values)
             table = parquet.read([name for name in self._columns.values() if name in names])
             rows = parquet.metadata.num_rows

@@ -1,9 +1,9 @@
 """Computes partition values from rows, formats them for Delta's log and escapes them for paths.
 Pure.
 
-Days and hours are in UTC, whatever the time zone of the session, so that a record lands in the same
-partition everywhere. A batch is cut into runs of equal values if there are few of them (logs are
-nearly in order of time); otherwise its rows are gathered by value.
+Days and hours are in UTC, whatever the session's time zone, so that a record lands in the same
+partition everywhere. If a batch has few runs of equal values, as it usually does because logs are
+nearly in order of time, it is cut into those runs; otherwise its rows are gathered by value.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ Values = tuple[str | None, ...]
 
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(chr(code) for code in range(32))
 _RUNS_PER_VALUE = 4
-"""The most runs for each value: with more, sorting the rows is cheaper than writing so many short
+"""The most runs per value: beyond this, sorting the rows is cheaper than writing so many short
 pieces."""
 _EPOCH = dt.datetime(1970, 1, 1)
 _CALENDAR = (1 - _EPOCH.toordinal(), dt.date.max.toordinal() + 1 - _EPOCH.toordinal())
-"""The first day of the year 1, and the day after the last of 9999, in days since 1970."""
+"""The first day of the year 1 and the day after the last of the year 9999, in days since 1970."""
 _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 
 def escape(text: str) -> str:
-    """Escapes a name or value for a partition path, as Hive and Spark do, and NUL, which they leave
-    and no path can have."""
+    """Escapes a name or value for a partition path, as Hive and Spark do; also escapes NUL, which
+    they leave alone and no path can contain."""
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in text)
 
 
 def folder(columns: tuple[PartitionColumn, ...], values: Values) -> str:
-    """``name=value`` for each partition column, joined by ``/``; empty without any."""
+    """``name=value`` for each partition column, joined by ``/``; empty if there are none."""
     pairs = zip(columns, values, strict=True)
     return "/".join(f"{escape(c.name)}={NULL_FOLDER if v is None else escape(v)}" for c, v in pairs)
 
 
 def compute(column: pa.Array, function: Function) -> pa.Array:
-    """The partition values of a source column. A time outside the years 1 to 9999 gets null, like
-    a record without a time, since neither Spark nor Delta can format it."""
+    """The partition values of a source column. A time outside the years 1 to 9999 gets null, like a
+    record without a time, because neither Spark nor Delta can format it."""
     column = _within_calendar(column)
     if function is Function.DATE:
         return _utc(column).cast(pa.date32(), safe=False)
@@ -63,7 +63,7 @@ def _within_calendar(column: pa.Array) -> pa.Array:
         numbers, units = column.cast(pa.int32()).cast(pa.int64()), 1
     else:
         return column
-    # Every 64-bit number of nanoseconds is within the calendar.
+    # Every 64-bit number of nanoseconds lies within the calendar.
     first, end = (max(-1 << 63, min(day * units, (1 << 63) - 1)) for day in _CALENDAR)
     is_within = pc.and_(pc.greater_equal(numbers, first), pc.less(numbers, end))
     if pc.all(is_within).as_py() is not False:
@@ -72,13 +72,13 @@ def _within_calendar(column: pa.Array) -> pa.Array:
 
 
 def _utc(column: pa.Array) -> pa.Array:
-    """The same instants without a zone, so that days and hours are in UTC."""
+    """The same instants without a time zone, so that days and hours are in UTC."""
     return column.cast(pa.int64()).cast(pa.timestamp(column.type.unit))
 
 
 def spell(value: pa.Scalar) -> str | None:
-    """A partition value as Delta writes it. Timestamps name their zone; an empty string is
-    null, as in Delta."""
+    """A partition value as Delta writes it. Timestamps include their zone; an empty string is null,
+    as in Delta."""
     kind = value.type
     plain = value.as_py() if value.is_valid else None
     if plain is None or plain == "":
@@ -104,7 +104,7 @@ def with_computed(batch: pa.RecordBatch, columns: tuple[PartitionColumn, ...]) -
 def split(
     batch: pa.RecordBatch, columns: tuple[PartitionColumn, ...]
 ) -> Iterator[tuple[Values, pa.RecordBatch]]:
-    """The batch cut by partition. The results share the batch's memory if possible."""
+    """The batch, cut by partition. Where possible, the results share the batch's memory."""
     if not columns:
         yield (), batch
         return
@@ -133,7 +133,7 @@ def _encode(
         if not pt.is_dictionary(values.type):
             values = values.dictionary_encode(null_encoding="encode")
         texts = [spell(value) for value in values.dictionary]
-        indices = pc.fill_null(values.indices, len(texts))  # the dictionary may not have null
+        indices = pc.fill_null(values.indices, len(texts))  # a dictionary may not contain null
         texts_of_columns.append([*texts, None])
         codes = codes * (len(texts) + 1) + indices.to_numpy(zero_copy_only=False)
     unique, dense = np.unique(codes, return_inverse=True)

@@ -1,8 +1,9 @@
 """The quarantine: a plain Delta table of bytes that could not be decoded, next to the ledger.
 
-Executors write such bytes to files of this table, which nobody can see yet. The outcome names the
-files; they are committed under the outcome's own transaction id just before the table's commit, any
-number of times. So the quarantine has everything that counts as quarantined, once.
+Executors write such bytes to files of this table that nobody can see yet. The outcome names the
+files. They are committed under the outcome's own transaction id, just before the commit to the
+table; the commit may be repeated any number of times. So the quarantine has everything that counts
+as quarantined, exactly once.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from rangeland.planning.plan import PlanId
 
 FOLDER = "_rangeland/quarantine"
 IsWanted = Callable[[PlanId, Range], bool]
-"""Decides whether the bytes that a plan has kept for a range are wanted."""
+"""Decides whether the bytes that a plan has quarantined for a range are wanted."""
 _PLACE = ["topic", "partition", "broker", "topic_id", "from_offset", "until_offset"]
 _PLACE += ["application", "sequence"]
 
@@ -70,7 +71,7 @@ class Quarantine:
         return gone_files(self.storage(), outcome.quarantine_files)
 
     def commit(self, outcome: OutcomeEvent) -> None:
-        """Commits an outcome's quarantine files, once; creates the table if there is none. The
+        """Commits an outcome's quarantine files, once; creates the table if it does not exist. The
         files of a later attempt replace those of an earlier one."""
         snapshot = self._delta.load(self.path)
         if snapshot is None and not outcome.quarantine_files:
@@ -136,7 +137,7 @@ def _read(
             columns=columns,
             filesystem=store,
             partitioning=None,
-            coerce_int96_timestamp_unit="us",  # which Spark writes if somebody runs OPTIMIZE
+            coerce_int96_timestamp_unit="us",  # Spark writes these if somebody runs OPTIMIZE
         )
         return _rows(table if rows is None else table.take(rows))
     except FileNotFoundError as error:
@@ -156,7 +157,7 @@ def _unreadable_error(full: str, error: Exception) -> StorageFailed:
 
 
 def _rows(table: pa.Table) -> list[dict[str, object]]:
-    """The rows of the quarantine, in which intact records stay in Arrow: Python has no times after
+    """The rows of the quarantine. Intact records stay in Arrow, because Python has no times after
     9999."""
     name = "undecodable"
     if name not in table.column_names:

@@ -1,7 +1,7 @@
 """Writes bytes that an executor cannot decode to files of the quarantine.
 
 The receipts name the files, and the driver commits them with the outcome; until then nobody sees
-them. Only a bounded amount is buffered before it is written.
+them. Only a bounded amount is buffered before it is written out.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ RECORD = pa.struct(
         pa.field("position", pa.int32()),
     ]
 )
-"""The columns of an intact record whose key or value cannot be decoded, by the names in
-``decode.columns`` and in dialects."""
+"""The columns of an intact record whose key or value cannot be decoded. The names are those used in
+``decode.columns`` and by the dialects."""
 SCHEMA = pa.schema(
     [
         pa.field("topic", pa.string()),
@@ -68,7 +68,7 @@ SCHEMA = pa.schema(
 
 
 FILE_BYTES = 8 << 20
-"""A file is written once this much of a slice is buffered."""
+"""A slice's buffer is written to a file once it reaches this size."""
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,8 @@ class QuarantineWriter:
         self._files: dict[int, list[DataFile]] = {}
 
     def add(self, index: int, where: Range, kept: QuarantinedBytes, leader: str) -> None:
-        """Adds the bytes of a range. Raises StorageFailed and TableRefused, like writing rows."""
+        """Adds the bytes of a range. Raises StorageFailed and TableRefused, as writing rows
+        does."""
         row: dict[str, object] = {
             "topic": where.partition.topic,
             "partition": where.partition.number,
@@ -120,7 +121,7 @@ class QuarantineWriter:
             self._write(index)
 
     def close(self, receipts: Sequence[Receipt]) -> tuple[Receipt, ...]:
-        """The receipts, with the files that hold the quarantined bytes of their slices."""
+        """The receipts, each with the files that contain the quarantined bytes of its slice."""
         for index in list(self._rows):
             self._write(index)
         files_of = {index: tuple(files) for index, files in self._files.items()}
@@ -161,7 +162,7 @@ def _content(kept: QuarantinedBytes) -> dict[str, object]:
 
 
 def _table(rows: Sequence[Mapping[str, object]]) -> pa.Table:
-    """The rows, with intact records as they are in Arrow: Python has no times after 9999."""
+    """The rows. Intact records stay in Arrow, because Python has no times after 9999."""
     *plain, nested = SCHEMA
     batches: list[Any] = [row[nested.name] for row in rows]
     records = [pa.array([], RECORD) if b is None else _structs(b) for b in batches]
@@ -187,5 +188,5 @@ def _structs(rows: pa.RecordBatch) -> pa.StructArray:
 
 
 def prefix_of(plan_hash: str) -> str:
-    """The beginning of the names of a plan's files."""
+    """The prefix of the names of a plan's files."""
     return plan_hash[:12]

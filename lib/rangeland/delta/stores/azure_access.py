@@ -38,7 +38,7 @@ _SUPPORTED = (
 
 @dataclass(frozen=True, slots=True)
 class AzureSettings:
-    """The settings with which executors reach a store on Azure. Without any credentials here,
+    """The settings with which executors reach a store on Azure. If no credentials are given here,
     Azure's own library looks for some: environment, workload or managed identity."""
 
     account: str
@@ -85,7 +85,7 @@ class AzureSettings:
 
 def azure_settings(where: TablePath, conf: HadoopSettings) -> AzureSettings:
     """Translates Hadoop's settings for a path. Raises TableRefused for settings that Arrow lacks,
-    and JobFileError for a URI that is not Azure's."""
+    and JobFileError for a URI that does not belong to Azure."""
     container, at, host = where.authority.partition("@")
     account, _, suffix = host.partition(".")
     service, dot, domain = suffix.partition(".")
@@ -142,7 +142,7 @@ class _Translation:
         provider = self._text(name)
         if provider and not provider.endswith(".FixedSASTokenProvider"):
             raise untranslatable_error(self.uri, name, provider, do=f"set {_SAS} instead")
-        # Arrow appends the token to a URL, so it has to be a query.
+        # Arrow appends the token to a URL, so it has to be a query string.
         return replace(reached, sas_token="?" + self._secret(_SAS).removeprefix("?"))
 
     def _with_oauth(self, reached: AzureSettings) -> AzureSettings:
@@ -164,7 +164,7 @@ class _Translation:
         raise untranslatable_error(self.uri, _PROVIDER, provider, do=_SUPPORTED)
 
     def _with_managed_identity(self, reached: AzureSettings) -> AzureSettings:
-        # An identity belongs to one tenant and its authority, which need not be named for Arrow.
+        # A managed identity belongs to one tenant and authority, so Arrow need not be told them.
         name = f"{_OAUTH}.msi.endpoint"
         endpoint = self._text(name)
         if endpoint and endpoint.rstrip("/") != _MSI_ENDPOINT:
@@ -182,7 +182,7 @@ class _Translation:
         return replace(reached, environment=tuple(environment.items()))
 
     def _login(self) -> tuple[str, str]:
-        """Authority and tenant of the token endpoint."""
+        """The authority and tenant of the token endpoint."""
         name = f"{_OAUTH}.client.endpoint"
         match = _LOGIN.fullmatch(self._secret(name))
         if match is None:

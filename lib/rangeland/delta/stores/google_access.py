@@ -1,9 +1,9 @@
 """Lets executors reach a table on Google storage: translates ``fs.gs.*`` for Arrow's file system.
 
-Google's connector for Hadoop (2 to 4) and Hadoop's own use these names; a credential may also be
-set under ``google.cloud.*``. Arrow takes credentials only as a file that the
-environment names, so their text travels to executors, which write it to a temporary file while
-Arrow reads it. Pure, apart from ``GoogleSettings.open``.
+Google's connector for Hadoop (versions 2 to 4) and Hadoop's own connector use these names;
+credentials may also be set under ``google.cloud.*``. Arrow takes credentials only from a file named
+by an environment variable, so their text is sent to executors, which write it to a temporary file
+while Arrow reads it. Pure, apart from ``GoogleSettings.open``.
 """
 
 from __future__ import annotations
@@ -51,10 +51,11 @@ class GoogleSettings:
     scheme: str = "https"
     anonymous: bool = False
     credentials: str | None = field(default=None, repr=False)
-    """The text of a file that Google's libraries read. Without it, and if not ``anonymous``, an
-    executor finds its own: ``GOOGLE_APPLICATION_CREDENTIALS``, or the account of its machine."""
+    """The text of a credentials file for Google's libraries. If it is missing and the access is not
+    ``anonymous``, an executor finds its own: ``GOOGLE_APPLICATION_CREDENTIALS``, or its machine's
+    account."""
     account: str | None = None
-    """The service account to act as, with these credentials."""
+    """The service account to impersonate with these credentials."""
 
     def open(self, where: TablePath) -> tuple[pafs.FileSystem, str]:
         if self.credentials is None:
@@ -97,8 +98,8 @@ def google_settings(where: TablePath, conf: HadoopSettings) -> GoogleSettings:
 
 
 def _check_others_are_unset(uri: str, conf: HadoopSettings) -> None:
-    """Raises TableRefused for settings that Arrow lacks and whose names or values are not known in
-    advance."""
+    """Raises TableRefused for settings that Arrow lacks and whose names or values cannot be known
+    in advance."""
     for name in sorted(conf.below(f"{_IMPERSONATED}.for.")):
         raise untranslatable_error(uri, name, do=f"set {_IMPERSONATED} instead")
     for name in sorted(conf.below("fs.gs.storage.http.headers.")):

@@ -1,4 +1,4 @@
-"""Reads Hadoop's settings, to be translated to settings of Arrow's file systems. Pure."""
+"""Reads Hadoop's settings, so that they can be translated for Arrow's file systems. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Lookup = Callable[[str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class HadoopSettings:
-    """Reads the Hadoop settings of a session. ``lookup`` reads a setting, ``password`` a setting
-    that may also be in a Hadoop credential store, ``below`` all settings whose names begin with a
-    prefix, by full name."""
+    """Reads the Hadoop settings of a session. ``lookup`` reads a setting; ``password`` reads one
+    that may also be in a Hadoop credential store; ``below`` returns all settings whose names begin
+    with a prefix, by full name."""
 
     lookup: Lookup
     password: Lookup

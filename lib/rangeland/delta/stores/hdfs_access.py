@@ -1,7 +1,8 @@
 """Lets executors reach a table on HDFS, through ``hdfs-native`` (the extra ``hdfs``).
 
-That package needs neither Java nor Hadoop where a task runs. It logs in as the executor's user, or
-with the Kerberos ticket found there. Pure, apart from ``HdfsSettings.open``.
+That package needs neither Java nor Hadoop on the machine where a task runs. It logs in as the
+executor's user, or with a Kerberos ticket that it finds there. Pure, apart from
+``HdfsSettings.open``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from rangeland.delta.stores.hadoop_settings import HadoopSettings
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import MissingRequirement
 
-# The settings that a client needs to reach a cluster; servers tell it the rest.
+# The settings that a client needs in order to reach a cluster; the servers tell it the rest.
 _SETTINGS = (
     "dfs.nameservices",
     "dfs.ha.namenodes.",
@@ -35,7 +36,7 @@ _DENIED = ("AccessControlException", "AuthorizationException")
 
 @dataclass(frozen=True, slots=True)
 class HdfsSettings:
-    """The settings with which executors reach an HDFS. ``settings`` are Hadoop's own."""
+    """The settings with which executors reach an HDFS cluster. ``settings`` are Hadoop's own."""
 
     settings: tuple[tuple[str, str], ...] = ()
 
@@ -77,7 +78,7 @@ class _WithOsErrors:
             try:
                 result = call(*args, **kwargs)
             except RuntimeError as error:
-                text = str(error).partition("\\n\\tat")[0]  # without Java's stack
+                text = str(error).partition("\\n\\tat")[0]  # without Java's stack trace
                 denied = any(name in text for name in _DENIED)
                 raise OSError(errno.EACCES if denied else errno.EIO, text) from error
             return _WithOsErrors(result) if call.__name__ == "open" else result

@@ -1,8 +1,9 @@
 """The lock of a table on a local path, held while committing.
 
-If two processes rename over each other's log entry, both may believe they won, and Hadoop's local
-file system keeps the loser's checksum file, which makes the log unreadable. Spark's own writers do
-not use this lock. Other stores, or the log stores for them, refuse a second file of the same name.
+If two processes rename their files to the same log entry, both may believe that they won, and
+Hadoop's local file system keeps the loser's checksum file, which makes the log unreadable. Spark's
+own writers do not use this lock. On other stores it is not needed: they, or their log stores,
+refuse a second file of the same name.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ LOCK_PATH = "_rangeland/commit.lock"
 _NEVER = (*NO_FOLDER, errno.EINVAL, errno.EEXIST)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP)
 PAUSE_S = 0.02
-"""Between two attempts to take a lock: commits take longer."""
+"""The pause between two attempts to take a lock: a commit takes longer than that."""
 WARN_EVERY_S = 60.0
 LONGEST_WAIT_S = 3600.0
-"""A replacement holds the lock while Spark rewrites the files of its rows."""
+"""The longest time to wait for a lock: a replacement holds it while Spark rewrites the files that
+contain its rows."""
 logger = logging.getLogger(__name__)
 
 
@@ -52,7 +54,7 @@ def lock_table(uri: str) -> Iterator[None]:
 
 
 def folder_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandError:
-    """The error to raise when ``path``, in a table's folder, cannot be written or locked."""
+    """The error to raise if ``path``, in a table's folder, cannot be written or locked."""
     if error.errno in _NEVER or (error.errno == errno.ENOENT and _takes_no_folder(path)):
         return impossible_path_error(error, path)
     if error.errno in _NO_LOCKS:
@@ -65,7 +67,7 @@ def folder_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandErr
 
 
 def _takes_no_folder(path: str) -> bool:
-    """Whether creating a folder in the nearest existing folder above fails as if that did not
+    """Whether creating a folder in the nearest existing parent fails as if that parent did not
     exist, as in /proc."""
     above = next((folder for folder in Path(path).parents if folder.is_dir()), None)
     if above is None:
@@ -99,8 +101,8 @@ def _try_lock(handle: IO[str]) -> bool:
 
 
 def _wait_for_lock(handle: IO[str], lock: Path) -> None:
-    """Tries until the lock is free. A process that is suspended may never release it, and nobody
-    else has a deadline: so this raises StorageFailed after ``LONGEST_WAIT_S``."""
+    """Tries until the lock is free. A suspended process may never release it, and nothing else sets
+    a deadline, so this raises StorageFailed after ``LONGEST_WAIT_S``."""
     fields = {"lock": str(lock)}
     logger.info("Waiting for the lock of another process", extra=fields)
     start = time.monotonic()
@@ -133,8 +135,8 @@ def _never_free_error(lock: Path, holder: str, waited_s: float) -> StorageFailed
 
 
 def _holder(handle: IO[str]) -> str:
-    """Which process holds the lock of this file, by the kernel's list of locks. That lacks
-    processes of other hosts and containers, and only Linux has it."""
+    """The process that holds the lock of this file, according to the kernel's list of locks. The
+    list does not show processes of other hosts and containers, and exists only on Linux."""
     stat = os.fstat(handle.fileno())
     device = stat.st_dev
     locked = f"{os.major(device):02x}:{os.minor(device):02x}:{stat.st_ino}"

@@ -1,5 +1,5 @@
-"""Sets environment variables while the client of a store is being made, for libraries that take
-credentials in no other way."""
+"""Sets environment variables while the client of a store is being created, for libraries that
+accept credentials in no other way."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _lock = threading.Lock()
 
 @contextmanager
 def environment_of(values: Iterable[tuple[str, str]]) -> Iterator[None]:
-    """Sets environment variables for the time of the block. One block runs at a time, since the
-    environment belongs to the whole process: a client that needs no variables must not find those
-    of another one."""
+    """Sets environment variables for the duration of the block. Only one block runs at a time,
+    because the environment belongs to the whole process: a client that needs no variables must not
+    see those of another."""
     variables = dict(values)
     with _lock:
         previous = {name: os.environ.get(name) for name in variables}

@@ -18,13 +18,13 @@ from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import TableRefused
 
 CONNECT_S = 10
-# Hadoop's default, in this order.
+# Hadoop's defaults, in this order.
 _DEFAULT_PROVIDERS = (
     "TemporaryAWSCredentialsProvider,SimpleAWSCredentialsProvider,"
     "EnvironmentVariableCredentialsProvider,IAMInstanceCredentialsProvider"
 )
-# Arrow's own chain on the executor finds the same credentials as these (environment, profile,
-# web identity, container, instance), and renews them.
+# Arrow's own chain on the executor finds the same credentials as these providers (environment,
+# profile, web identity, container, instance), and renews them.
 _CHAIN = frozenset(
     [
         "EnvironmentVariableCredentialsProvider",
@@ -55,8 +55,8 @@ class S3Keys:
 @dataclass(frozen=True, slots=True)
 class S3Settings:
     """The settings with which executors reach a store on S3. ``endpoint`` is ``host:port``, or None
-    for Amazon's own. Without ``keys`` requests are anonymous, or signed with the credentials of the
-    executor's environment."""
+    for Amazon's own. Without ``keys``, requests are anonymous or are signed with credentials from
+    the executor's environment."""
 
     bucket: str
     endpoint: str | None = None
@@ -85,7 +85,7 @@ class S3Settings:
             region=region,
             force_virtual_addressing=self.virtual_hosts,
             connect_timeout=CONNECT_S,
-            # With background writes, data for a slow store would pile up in memory.
+            # With background writes, data would pile up in memory if the store is slow.
             background_writes=False,
         )
         return store, where.key
@@ -95,8 +95,8 @@ def s3_settings(
     where: TablePath, conf: HadoopSettings, resolve: Callable[[], S3Keys]
 ) -> S3Settings:
     """Translates Hadoop's settings for a path. ``resolve`` gets keys from Hadoop's own credential
-    providers: it is called only if a configured one does not exist in Arrow. Raises TableRefused if
-    files would not be encrypted as the configuration demands."""
+    providers; it is called only if Arrow has no counterpart for a configured provider. Raises
+    TableRefused if files would not be encrypted as the configuration demands."""
     bucket = where.authority
 
     def of_bucket(reader: Lookup) -> Callable[[str], str]:
@@ -127,7 +127,8 @@ def s3_settings(
 
 
 def _endpoint(text: str, secure: bool) -> tuple[str | None, str, str | None]:
-    """(``host:port``, scheme, region in the host's name); the host is None for Amazon's own."""
+    """(``host:port``, scheme, region taken from the host name); the host is None for Amazon's
+    own."""
     scheme, separator, host = text.rstrip("/").rpartition("://")
     if not separator:
         scheme = "https" if secure else "http"
@@ -139,7 +140,7 @@ def _endpoint(text: str, secure: bool) -> tuple[str | None, str, str | None]:
 
 
 def _is_address(host: str) -> bool:
-    """Whether the host is an IP address: a bucket cannot be put in front of one."""
+    """Whether the host is an IP address, which cannot be prefixed with a bucket name."""
     try:
         ipaddress.ip_address(host.rpartition(":")[0] or host)
     except ValueError:
@@ -150,8 +151,8 @@ def _is_address(host: str) -> bool:
 def _keys(
     providers: str, password: Callable[[str], str], resolve: Callable[[], S3Keys]
 ) -> tuple[S3Keys | None, bool]:
-    """The keys, and whether requests are anonymous. As in Hadoop, the first provider that has
-    keys wins; credentials of the environment are left to the executor."""
+    """The keys, and whether requests are anonymous. As in Hadoop, the first provider that has keys
+    wins; finding credentials in the environment is left to the executor."""
     access, secret = password("access.key"), password("secret.key")
     token = password("session.token")
     for name in (providers or _DEFAULT_PROVIDERS).split(","):

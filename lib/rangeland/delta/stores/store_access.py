@@ -1,14 +1,14 @@
 """Access to the store of one table: a value that the driver makes and executors open.
 
-Spark and Delta use Hadoop's file systems, executors write through Arrow's. Hadoop's settings are
-translated to Arrow's, so that they are set only once: one module for each kind of store
-(``s3_access``, ``azure_access``, ``google_access``, ``hdfs_access``). Settings for the location,
-credentials and encryption are translated, or refused by name; each client has its own buffers,
-retries and so on.
+Spark and Delta use Hadoop's file systems, but executors write through Arrow's. Hadoop's settings
+are translated for Arrow, so that users set them only once; each kind of store has its own module
+(``s3_access``, ``azure_access``, ``google_access``, ``hdfs_access``). Settings for location,
+credentials and encryption are either translated or refused by name; buffers, retries and the like
+are each client's own affair.
 
-The value has keys in clear text, since executors cannot look them up; they are kept out of every
-``repr`` and are never written to a plan, a ledger or a log. Pure, apart from ``open``:
-the configuration is passed in as functions.
+The value contains keys in clear text, since executors cannot look them up; they are kept out of
+every ``repr`` and are never written to a plan, a ledger or a log. Pure, apart from ``open``: the
+configuration is passed in as functions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Service = S3Settings | AzureSettings | GoogleSettings | HdfsSettings
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
     """The URI of a table, and the settings to reach its store. ``service`` is None for the local
-    disk, and if the URI is enough."""
+    disk, and wherever the URI is enough."""
 
     uri: str
     service: Service | None = None
@@ -58,7 +58,8 @@ class StoreSettings:
 
 
 def has_folders(store: pafs.FileSystem) -> bool:
-    """Whether a folder must exist before there can be files in it, and files can be renamed."""
+    """Whether a folder must exist before files can be put in it, and whether files can be
+    renamed."""
     return getattr(store, "type_name", "") not in ("s3", "abfs", "gcs")
 
 
@@ -70,7 +71,7 @@ def _open_path(where: TablePath) -> tuple[pafs.FileSystem, str]:
 
 
 def store_settings(uri: str, conf: HadoopSettings, resolve: Callable[[], S3Keys]) -> StoreSettings:
-    """The settings that Hadoop would use for a URI. ``resolve``: see ``s3_settings``. Raises
+    """The settings that Hadoop would use for a URI. For ``resolve``, see ``s3_settings``. Raises
     TableRefused, naming the setting, if executors cannot follow the configuration."""
     where = TablePath.parse(uri)
     if where.is_local:
@@ -92,8 +93,8 @@ def store_settings(uri: str, conf: HadoopSettings, resolve: Callable[[], S3Keys]
 
 
 def sync_file(store: pafs.FileSystem, path: str) -> None:
-    """Flushes a local file or folder to disk: after a power cut no commit may name files that are
-    gone. Other stores keep everything that they have acknowledged."""
+    """Flushes a local file or folder to disk: no commit may name files that a power cut then
+    destroys. Other stores keep everything that they have acknowledged."""
     if not isinstance(store, pafs.LocalFileSystem):
         return
     handle = os.open(path, os.O_RDONLY)

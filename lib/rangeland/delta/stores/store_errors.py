@@ -1,6 +1,6 @@
 """Turns the failures of a store into errors of this library, without secrets. Pure.
 
-Arrow repeats URLs in its messages, and a SAS token of Azure is part of them. A message with one is
+Arrow repeats URLs in its messages, and on Azure they contain the SAS token. Such a message is
 therefore neither shown nor kept as the cause of an error, which a traceback would print.
 """
 
@@ -33,9 +33,10 @@ _REFUSED_BY_STORE = {
     "ContainerNotFound": "Check the container's name, and create it if there is none",
     "NO_SUCH_BUCKET": "Check that the bucket exists and that fs.s3a.endpoint is its store",
 }
-"""The remedies, by patterns of Arrow's messages: errors of object stores have no number."""
+"""What to do about an error, by patterns that match Arrow's messages: errors of object stores have
+no number."""
 NO_FOLDER = (errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP)
-"""The numbers of errors for a path that goes through a file, or has too long a name or too many
+"""The error numbers for a path that leads through a file, or that has too long a name or too many
 links."""
 
 _QUERY = re.compile(r"(https?://[^\s?'\"]*)\?[^\s'\"]*")
@@ -54,9 +55,9 @@ def as_own_errors(path: str, size_bytes: int = 0) -> Iterator[None]:
 
 @contextmanager
 def as_os_errors() -> Iterator[None]:
-    """Raises the failures of a store as OSError, without secrets. Arrow's client of Azure also
-    reports some as ArrowException itself, such as wrong credentials and answers that it cannot
-    parse; its subclasses are about data."""
+    """Raises the failures of a store as OSError, without secrets. Arrow's Azure client also raises
+    a plain ArrowException for some, such as wrong credentials and responses that it cannot parse;
+    the subclasses of ArrowException are about data."""
     try:
         yield
     except OSError as error:
@@ -71,7 +72,8 @@ def as_os_errors() -> Iterator[None]:
 
 
 def masked_error(error: Exception) -> Exception:
-    """The error itself if its text has no secrets, otherwise another one of its class."""
+    """The error itself if its text contains no secrets, otherwise a masked one of the same
+    class."""
     text = str(error)
     if _mask(text) == text:
         return error
@@ -81,12 +83,13 @@ def masked_error(error: Exception) -> Exception:
 
 
 def _mask(text: str) -> str:
-    """The text without the queries of its URLs, and without signatures of Azure elsewhere."""
+    """The text without the query strings of its URLs, and without Azure signatures anywhere
+    else."""
     return _SIGNATURE.sub("sig=***", _QUERY.sub(r"\1", text))
 
 
 def impossible_path_error(error: OSError, path: str) -> JobFileError:
-    """The error for a path at which there can never be a table, however often it is tried."""
+    """The error for a path where there can never be a table, however often it is tried."""
     do = "name a folder in sink.table that a table can be made in"
     if error.errno == errno.ENAMETOOLONG:
         do += ", and in sink.partition_by no column with values too long for the name of a folder"

@@ -1,10 +1,10 @@
 """The kind of store that a table is on, and its guarantees to concurrent drivers.
 
-Pure: depends on the URI, on the log store that is configured for its scheme, and on what Hadoop can
-ask of the store. A Delta commit is safe if the store refuses to create a file that already exists.
-HDFS, Azure and Google storage refuse. S3 refuses on request, but Delta's own log stores do not
-request it, so our commits bypass them (``ExclusiveFiles.java``). A local disk, used as Hadoop uses
-it, does not refuse, so local commits take a lock.
+Pure: the result depends on the URI, on the log store configured for its scheme, and on what Hadoop
+can ask of the store. A Delta commit is safe if the store refuses to create a file that already
+exists. HDFS, Azure and Google storage do refuse. S3 does so on request, but Delta's own log stores
+never make that request, so our commits bypass them (``ExclusiveFiles.java``). A local disk, used as
+Hadoop uses it, does not refuse, so local commits take a lock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SAFE_SCHEMES = frozenset(
 )
 LOCAL_SCHEME = "file"
 S3_SCHEMES = frozenset(["s3", "s3a", "s3n"])
-# Delta's own log stores; the last chooses among the others. With any of them, two drivers can
+# Delta's own log stores; the last one chooses among the others. With any of them, two drivers can
 # replace each other's commits on S3.
 _DELTAS_OWN = frozenset(
     f"{name}LogStore"
@@ -38,7 +38,7 @@ HDFS_SCHEMES = frozenset(["hdfs", "viewfs"])
 
 
 class StoreKind(StrEnum):
-    """The kind of a store, by what it does if two drivers create the same file."""
+    """The kind of a store, by what happens if two drivers create the same file."""
 
     LOCAL = "local"
     PUT_IF_ABSENT = "put-if-absent"
@@ -48,8 +48,8 @@ class StoreKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoreCapabilities:
-    """The safety of commits by several drivers at the same time. ``note`` is a warning for the
-    user, empty if none is needed."""
+    """How safe commits are if several drivers make them at the same time. ``note`` is a warning for
+    the user; it is empty if none is needed."""
 
     kind: StoreKind
     log_store: str
@@ -57,23 +57,23 @@ class StoreCapabilities:
 
 
 def scheme_of(uri: str) -> str:
-    """The scheme of a table's URI, ``file`` if it has none."""
+    """The scheme of a table's URI; ``file`` if it has none."""
     return TablePath.parse(uri).scheme or LOCAL_SCHEME
 
 
 def is_replaceable_log_store(log_store: str) -> bool:
     """Whether commits may bypass this log store, on a local path, and on S3 if Hadoop can ask it
-    not to replace a file. They may bypass Delta's own. A log store of the user's excludes other
-    writers in its own way, so all writers must use it."""
+    not to replace a file. They may bypass Delta's own log stores. A log store of the user's own
+    excludes other writers in its own way, so all writers must use it."""
     return not log_store or log_store.rpartition(".")[2] in _DELTAS_OWN
 
 
 def store_capabilities(
     uri: str, log_store: str = "", *, has_conditions: bool = False
 ) -> StoreCapabilities:
-    """The kind of a table's store, and its safety. ``log_store`` is the class configured for the
-    URI's scheme, empty for the default. ``has_conditions``: on S3, Hadoop can ask the store not to
-    replace a file."""
+    """The kind of a table's store, and how safe commits are there. ``log_store`` is the class
+    configured for the URI's scheme, empty for the default. ``has_conditions``: on S3, Hadoop can
+    ask the store not to replace a file."""
     scheme = scheme_of(uri)
     if scheme == LOCAL_SCHEME:
         return StoreCapabilities(

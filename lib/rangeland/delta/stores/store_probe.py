@@ -1,9 +1,9 @@
-"""Checks a table's path before a run writes there, and that its store allows the operations of a
-run: a file is written, read, renamed, locked and removed, in each folder that a run writes to.
+"""Checks, before a run writes to a table's path, that the store allows everything a run does: a
+file is written, read, renamed, locked and removed, in each folder that a run writes to.
 
-For a table that does not exist yet, the nearest existing folder above it is checked. On object
-stores, which have no folders and where commits do not depend on renaming, a file is written, read
-and removed.
+If the table does not exist yet, the nearest existing parent folder is checked. On object stores,
+which have no folders and where commits do not depend on renaming, a file is written, read and
+removed.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ CONTENT = b"rangeland check\n"
 
 
 def try_store(table: StoreSettings) -> None:
-    """Tries the operations of a run at a table's path. Raises TableRefused without permission,
-    JobFileError for a path where no table can be, and StorageFailed for failures that may be
-    temporary."""
+    """Tries out the operations of a run at a table's path. Raises TableRefused if permission is
+    missing, JobFileError for a path where no table can be, and StorageFailed for failures that may
+    be temporary."""
     store, root = table.open()
     with _as_folder_errors(root):
         folders = _existing_folders(store, root) if has_folders(store) else [root]
@@ -42,8 +42,8 @@ def try_store(table: StoreSettings) -> None:
 
 
 def foreign_entries(table: StoreSettings) -> list[str]:
-    """The entries of a folder that will become a table, apart from our own ledger. Empty if another
-    writer has just created a table there."""
+    """The entries of a folder that is to become a table, apart from our own ledger. Empty if
+    another writer has just created a table there."""
     store, root = table.open()
     with as_own_errors(root):
         infos = store.get_file_info(pafs.FileSelector(root, allow_not_found=True))
@@ -52,7 +52,7 @@ def foreign_entries(table: StoreSettings) -> list[str]:
 
 
 def _existing_folders(store: pafs.FileSystem, root: str) -> list[str]:
-    """The folders of the table, or the nearest one above it."""
+    """The folders of the table, or else its nearest existing parent."""
     folders = [posixpath.join(root, name).rstrip("/") or "/" for name in FOLDERS]
     existing = [info.path for info in store.get_file_info(folders) if _is_folder(store, info)]
     above = root
@@ -109,8 +109,7 @@ def _lock(path: str) -> None:
 
 
 def _try_lock_file(path: str) -> None:
-    """Tries an existing lock file, which may belong to another user, without waiting for the
-    lock."""
+    """Tries to lock an existing lock file, which may belong to another user, without waiting."""
     try:
         with open(path, "r+"):
             pass

@@ -1,9 +1,9 @@
 """The path or URI of a table, parsed. Nothing else in the library parses one.
 
-Hadoop's rules apply, since Spark and Delta follow them: a scheme ends at the first colon before
-any slash, an authority follows ``//``, and the rest is the path, without any escapes: ``#``,
-``?`` and ``%20`` are ordinary characters of a name. The forms that Arrow and the operating
-system need are derived here. Pure.
+Hadoop's rules apply, because Spark and Delta follow them: a scheme ends at the first colon before
+any slash, an authority follows ``//``, and the rest is the path. There are no escapes: ``#``, ``?``
+and ``%20`` are ordinary characters of a name. The forms that Arrow and the operating system need
+are derived here. Pure.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ class TablePath:
 
     @property
     def uri(self) -> str:
-        """The path as a URI, with special characters escaped as Spark does: not ``=``, as in names
-        of partitions."""
+        """The path as a URI, with special characters escaped as Spark does it: ``=``, as in
+        partition names, is not escaped."""
         return f"{self.scheme or 'file'}://{self.authority}{quote(self.path, safe='/=')}"
 
     @property
     def key(self) -> str:
-        """Bucket and path, as object stores name it."""
+        """Bucket and path, the form that object stores use."""
         return f"{self.authority}{self.path}".rstrip("/")
 
     def child(self, name: str) -> TablePath:
-        """The folder or file ``name`` inside it; the name may have slashes."""
+        """The folder or file ``name`` inside it; the name may contain slashes."""
         return TablePath(self.scheme, self.authority, f"{self.path.rstrip('/')}/{name}")
 
 
 def _normal(path: str) -> str:
-    """The path without empty parts, ``.``, ``..`` and a trailing slash."""
+    """The path without empty parts, ``.``, ``..`` or a trailing slash."""
     if not path:
         return ""
     normal = posixpath.normpath(path)

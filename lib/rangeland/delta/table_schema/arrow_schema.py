@@ -2,7 +2,7 @@
 
 Delta's schema text is Spark's ``StructType`` as JSON. Arrow has types that Delta lacks (unsigned
 integers, times of day): they are refused by name. The types of everything that executors write come
-from here, so that files and log agree.
+from here, so that the files agree with the log.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def sql_type(delta: Any) -> str:
 
 
 class DecimalType(NamedTuple):
-    """A decimal number's digits before and after the point."""
+    """How many digits a decimal number has before and after the point."""
 
     whole_digits: int
     scale: int
@@ -162,7 +162,7 @@ def fields_of(schema_text: str) -> list[dict[str, Any]]:
 
 
 def all_fields(kind: Any) -> Iterator[dict[str, Any]]:
-    """The fields of a Delta type, each before those inside it."""
+    """The fields of a Delta type; each field comes before those inside it."""
     if not isinstance(kind, dict):
         return
     for field in kind.get("fields", ()):
@@ -173,8 +173,8 @@ def all_fields(kind: Any) -> Iterator[dict[str, Any]]:
 
 
 def require_schema(schema_text: str) -> str:
-    """The text of a schema that another program may have written. Raises Unreadable for any other
-    text."""
+    """The text of a schema that another program may have written. Raises Unreadable if the text is
+    not a schema."""
     try:
         if arrow_type(parse_json(schema_text)) is not None:
             return schema_text

@@ -1,9 +1,9 @@
-"""Column mapping: tables whose files have other column names than SQL shows. Pure.
+"""Column mapping: tables in which columns have other names in files than in SQL. Pure.
 
-In such a table every field has a number and a physical name, kept in its metadata. Files, their
-statistics and partition values use the physical names, so that a column can be renamed or dropped
-without rewriting files. Parquet files also have the numbers: with mapping by id, readers find
-columns by number alone. Schemas are Delta's JSON.
+In such a table every field has a number and a physical name, both kept in its metadata. Files,
+their statistics and partition values use the physical names, so that a column can be renamed or
+dropped without rewriting files. Parquet files also contain the numbers: if columns are mapped by
+id, readers find them by number alone. Schemas are Delta's JSON.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ HIGHEST_ID_PROPERTY = "delta.columnMapping.maxColumnId"
 ID = "delta.columnMapping.id"
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 NESTED_IDS = "delta.columnMapping.nested.ids"
-"""The property with the numbers of array elements, map keys and map values, which are not
-fields."""
+"""The property for the numbers of array elements, map keys and map values, which are not fields."""
 PARQUET_ID = b"PARQUET:field_id"
 ICEBERG_FEATURES = ("icebergCompatV2", "icebergCompatV3")
-"""The features of tables that Iceberg reads, which also finds elements, keys and values by
+"""The features of tables that Iceberg can read as well; it also finds elements, keys and values by
 number."""
 PARTS = {"array": {"element": "elementType"}, "map": {"key": "keyType", "value": "valueType"}}
 
@@ -42,7 +41,7 @@ def mapping_mode(metadata: TableMetadata) -> str | None:
 
 
 def identity_of(field: Field) -> tuple[Any, Any] | None:
-    """The identity of a mapped field in files; None for a field that is not mapped."""
+    """What identifies a mapped field in files; None for a field that is not mapped."""
     metadata = field.get("metadata", {})
     return (metadata.get(ID), metadata[PHYSICAL_NAME]) if PHYSICAL_NAME in metadata else None
 
@@ -63,11 +62,12 @@ def stored_column(schema_text: str, name: str) -> str:
 
 
 def map_columns(metadata: TableMetadata, schema_json: str) -> str:
-    """A schema of rows with the numbers and physical names of a table's fields; fields that the
-    table lacks get new ones. The same text for a table without column mapping.
+    """A schema of rows, with the numbers and physical names of a table's fields; fields that the
+    table lacks get new ones. Returned unchanged if the table has no column mapping.
 
-    New names are derived from the table's state, so that several drivers choose the same. A number
-    is never used twice, so a dropped column does not come back with its old values."""
+    New names are derived from the table's state, so that several drivers choose the same ones. A
+    number is never used twice, so a dropped column does not come back with its old values.
+    """
     if mapping_mode(metadata) is None:
         return schema_json
     nested = any(feature in metadata.features for feature in ICEBERG_FEATURES)
@@ -84,7 +84,7 @@ def _find_field(fields: list[dict[str, Any]], name: str) -> Field | None:
 
 
 def highest_id(schema_text: str) -> int:
-    """The highest number of a field in a schema, 0 without any."""
+    """The highest number of a field in a schema; 0 if no field has one."""
     all_metadata = [field.get("metadata", {}) for field in all_fields(json.loads(schema_text))]
     own = (int(metadata[ID]) for metadata in all_metadata if ID in metadata)
     nested = (n for metadata in all_metadata for n in metadata.get(NESTED_IDS, {}).values())
@@ -92,7 +92,7 @@ def highest_id(schema_text: str) -> int:
 
 
 class _Numbers:
-    """Gives numbers and names to the fields of one schema."""
+    """Assigns numbers and names to the fields of one schema."""
 
     def __init__(self, metadata: TableMetadata, with_nested: bool) -> None:
         property_value = int(metadata.configuration.get(HIGHEST_ID_PROPERTY, 0))
@@ -146,7 +146,7 @@ class _Numbers:
 
 
 def stored_schema(schema_text: str) -> str:
-    """A schema as files have it: with physical names and without metadata."""
+    """A schema as it appears in files: with physical names and without metadata."""
     return json.dumps(_rename(json.loads(schema_text), stored_name))
 
 
@@ -170,7 +170,7 @@ def _rename(kind: Any, name_of: Callable[[Field], str]) -> Any:
 
 def stored_fields(row_schema: pa.Schema, schema_text: str) -> pa.Schema:
     """The Arrow schema of files: physical names, and the numbers as Parquet's field ids.
-    ``row_schema`` has columns of the table with this schema, in its spelling."""
+    ``row_schema`` consists of columns of the table with this schema, in the table's spelling."""
     by_name = {field["name"]: field for field in fields_of(schema_text)}
     return pa.schema([_stored_field(f, by_name.get(f.name)) for f in row_schema])
 
@@ -187,7 +187,8 @@ def _stored_field(field: pa.Field, column: Field | None) -> pa.Field:
 def _stored_type(
     kind: pa.DataType, delta: Any, path: str, nested: Mapping[str, int]
 ) -> pa.DataType:
-    """The type of a column in files. ``path`` names the element, key or value in ``nested``."""
+    """The type of a column in files. ``path`` is the key for its element, key or value in
+    ``nested``."""
 
     def inner(field: pa.Field, part: str) -> pa.Field:
         where = f"{path}.{part}"
@@ -205,8 +206,8 @@ def _stored_type(
 
 
 def lacked_field(schema_text: str, file_schema: pa.Schema) -> pa.Field | None:
-    """The first field of a file, by its name there (``a.b`` if nested), that the table with this
-    schema does not have, or not there; None if it has all of them."""
+    """The first field of a file that the table with this schema lacks, or has elsewhere, by its
+    name in the file (``a.b`` if nested); None if the table has all of them."""
     return _lacked(json.loads(schema_text), pa.struct(list(file_schema)), "")
 
 
@@ -222,7 +223,7 @@ def _lacked(delta: Any, kind: pa.DataType, path: str) -> pa.Field | None:
 
 
 def _fields_inside(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
-    """What a type of a file consists of. Elements, keys and values have Delta's names."""
+    """The types inside a type of a file. Elements, keys and values go by Delta's names."""
     if pt.is_struct(kind):
         return [(field.name, field.type) for field in kind]
     if pt.is_map(kind):
@@ -231,7 +232,7 @@ def _fields_inside(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
 
 
 def _types_inside(delta: Any) -> dict[str, Any]:
-    """The same of Delta's types, by the names in files."""
+    """The types inside one of Delta's types, by their names in files."""
     if not isinstance(delta, dict):
         return {}
     if delta["type"] == "struct":
@@ -246,7 +247,7 @@ def _with_number(field: pa.Field, number: object) -> pa.Field:
 
 
 class _Relabelled:
-    """The data of a batch under another schema of the same types."""
+    """Exposes the data of a batch under another schema of the same types."""
 
     def __init__(self, batch: pa.RecordBatch, schema: pa.Schema) -> None:
         self._batch = batch
@@ -257,5 +258,5 @@ class _Relabelled:
 
 
 def relabel_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with the names of ``schema``, at all levels. Nothing is copied."""
+    """The batch with the names of ``schema`` at all levels. Nothing is copied."""
     return pa.record_batch(_Relabelled(batch, schema))

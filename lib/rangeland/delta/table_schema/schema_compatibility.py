@@ -1,10 +1,10 @@
 """Decides whether rows fit a table, and how they are laid out in it. Pure.
 
-Rows are an Arrow schema, the table is ``TableMetadata``. Names match ignoring case, and the table's
-spelling wins. A narrower number may go into a wider column; nothing else is converted. A column
-that only the table has stays null; a column that only the rows have is refused, with the statement
-that would add it. An existing table's partitioning takes precedence over the job's, if it can be
-computed.
+Rows are given as an Arrow schema, the table as ``TableMetadata``. Names match regardless of case,
+and the table's spelling wins. A narrower number may go into a wider column; nothing else is
+converted. A column that only the table has stays null; a column that only the rows have is refused,
+with the statement that would add it. The partitioning of an existing table takes precedence over
+the job's, provided that it can be computed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PARTITION_TYPES = {Function.DATE: "date", Function.HOUR: "timestamp"}
 @dataclass(frozen=True, slots=True)
 class RowLayout:
     """The layout of rows in an existing table. ``filled`` are the columns of the table that stay
-    null; ``notes`` are for the user, such as a partitioning that is not used."""
+    null; ``notes`` are messages for the user, for example about a partitioning that is not used."""
 
     layout: TableLayout
     filled: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class RowLayout:
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """The table to create if there is none, for ``DeltaKernel.create``."""
+    """The table to create if it does not exist, for ``DeltaKernel.create``."""
 
     schema_json: str
     partition_columns: tuple[str, ...]
@@ -131,7 +131,8 @@ def new_table(row_schema: pa.Schema, partition_by: Sequence[str] = ()) -> NewTab
 
 
 def _written_field(field: pa.Field) -> pa.Field:
-    """The field as it is stored: with a type that Delta has, and strings without dictionaries."""
+    """The field as it is stored: with a type that Delta has, and without dictionary-encoded
+    strings."""
     kind = arrow_type(delta_type(field.type))
     return pa.field(field.name, kind, nullable=field.nullable)
 
@@ -139,11 +140,12 @@ def _written_field(field: pa.Field) -> pa.Field:
 def row_layout(
     metadata: TableMetadata, row_schema: pa.Schema, partition_by: Sequence[str] = ()
 ) -> RowLayout:
-    """Fits rows into the table. Raises TableRefused if they do not fit, naming the feature or
-    column and the remedy.
+    """Fits rows into the table. If they do not fit, raises TableRefused, which names the feature or
+    column and says what to do.
 
     A column that is NOT NULL in the table and nullable in the rows is not refused here: the writer
-    refuses rows with a null in it (``TableLayout.required``)."""
+    refuses rows with a null in it (``TableLayout.required``).
+    """
     partitioned = {name.lower() for name in metadata.partition_columns}
     requested = parse_partition_by(partition_by, row_schema)
     computed = {c.name.lower() for c in requested} & partitioned
@@ -307,7 +309,7 @@ def _binary_partition_error(metadata: TableMetadata, name: str) -> TableRefused:
 def _stats_columns(
     metadata: TableMetadata, table: Mapping[str, Mapping[str, Any]], schema: pa.Schema
 ) -> frozenset[str]:
-    """The columns that the table wants statistics for."""
+    """The columns for which the table wants statistics."""
     listed = metadata.configuration.get("delta.dataSkippingStatsColumns")
     if listed is not None:
         names_with_stats = {name.strip().strip("`").lower() for name in listed.split(",")}

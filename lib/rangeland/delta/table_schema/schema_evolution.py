@@ -1,8 +1,8 @@
-"""Evolves a table's schema with its rows: new fields become nullable columns, and types are widened
-if the table allows it. Pure.
+"""Adapts a table's schema to its rows: new fields become nullable columns, and types are widened if
+the table allows it. Pure.
 
-Schemas are Delta's JSON. Names match ignoring case; fields of the table stay as they are, even if
-the rows no longer have them. Any other change of type is a misfit, and is never made.
+Schemas are Delta's JSON. Names match regardless of case; the table's fields stay as they are, even
+if the rows no longer have them. Any other change of type is a misfit, and is never made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INTEGERS = ("byte", "short", "integer", "long")
 
 
 class Evolution(StrEnum):
-    """The treatment of fields of rows that a table lacks."""
+    """What to do about fields that the rows have and the table lacks."""
 
     ADD = "add"
     FAIL = "fail"
@@ -36,9 +36,9 @@ class Evolution(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """A field whose values the table cannot take. ``new`` is None if the rows lack a field that is
-    NOT NULL in a struct of the table; both types are the same if the field has another number or
-    name in files than in the table."""
+    """A field whose values the table cannot take. ``new`` is None if a struct of the table has a
+    NOT NULL field that the rows lack; both types are the same if only the field's number or its
+    name in files differs from the table's."""
 
     field: str
     old: Any
@@ -46,15 +46,15 @@ class Misfit:
 
     @property
     def is_widening(self) -> bool:
-        """Whether the table could take the values if its type were widened."""
+        """Whether the table could take the values after its type is widened."""
         return takes(self.new, self.old)
 
 
 @dataclass(slots=True)
 class SchemaChange:
-    """The change of a table's schema that rows need. ``schema_json`` is the resulting schema, the
-    same text if nothing changes. Fields are named ``a``, or ``value.a`` if nested; ``added`` has
-    their types."""
+    """The change to a table's schema that rows require. ``schema_json`` is the resulting schema;
+    the text stays the same if nothing changes. Fields are named ``a``, or ``value.a`` if nested;
+    ``added`` maps them to their types."""
 
     schema_json: str = ""
     added: dict[str, Any] = field(default_factory=dict)
@@ -67,8 +67,8 @@ class SchemaChange:
 
 
 def takes(table_type: Any, row_type: Any) -> bool:
-    """Whether each value of the rows' plain type is a value of the table's. Where it is, Delta can
-    widen the rows' type to the table's by itself when a schema evolves."""
+    """Whether every value of the rows' plain type is also a value of the table's type. If so, Delta
+    can itself widen the rows' type to the table's when a schema evolves."""
     if table_type == row_type or (table_type, row_type) == ("double", "float"):
         return True
     if table_type in _INTEGERS and row_type in _INTEGERS:
@@ -80,9 +80,9 @@ def takes(table_type: Any, row_type: Any) -> bool:
 
 
 def allows_widening(metadata: TableMetadata) -> bool:
-    """Whether the table's owner has allowed wider types: a landing does not turn the feature on,
-    which would lock out readers that do not know it. The feature's preview has another form and
-    does not count."""
+    """Whether the table's owner has allowed wider types. A landing does not turn the feature on,
+    because that would lock out readers that do not know it. The preview of the feature has another
+    format and does not count."""
     is_on = metadata.configuration.get(WIDENING_PROPERTY, "").lower() == "true"
     return is_on and "typeWidening" in metadata.features
 
@@ -97,10 +97,10 @@ def evolve_schema(
     highest_id: int | None = None,
 ) -> SchemaChange:
     """The change that these rows make to a table's schema. ``widens``: types may be widened, except
-    in the columns ``keeping``, which partition the table. ``are_written``: the rows are already in
-    files, so narrower types can no longer be converted to the table's. ``highest_id``: the highest
-    column number in the table, 0 without column mapping; added columns whose numbers do not follow
-    it are misfits."""
+    in the columns in ``keeping``, which partition the table. ``are_written``: the rows are already
+    in files, so narrower types can no longer be converted to the table's. ``highest_id``: the
+    highest column number in the table, 0 without column mapping; added columns whose numbers do not
+    continue from it are misfits."""
     kept_columns = frozenset(name.lower() for name in keeping)
     merge = _Merge(SchemaChange(table), widens, kept_columns, are_written, highest_id)
     fields = merge.fields(fields_of(table), fields_of(row_schema), "")
@@ -110,7 +110,7 @@ def evolve_schema(
 
 
 def as_written(table: str, row_schema: str) -> str:
-    """The schema of these rows in the table's files: with the table's types where they are
+    """The schema of these rows in the table's files: with the table's types where those are
     wider."""
     fields = _in_types_of(fields_of(table), fields_of(row_schema))
     return json.dumps({"type": "struct", "fields": fields})
@@ -169,8 +169,7 @@ def follow(
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    """Merges the fields of rows into the fields of a table; ``change`` collects what that
-    changes."""
+    """Merges the fields of rows into the fields of a table; ``change`` collects the changes."""
 
     change: SchemaChange
     widens: bool
@@ -214,7 +213,7 @@ class _Merge:
     def _field(
         self, table_field: Mapping[str, Any], row_field: Mapping[str, Any], name: str
     ) -> Mapping[str, Any]:
-        """The merged field. Types that were widened are listed in its metadata, as Delta's protocol
+        """The merged field. Widened types are listed in its metadata, as Delta's protocol
         requires."""
         kind = self._type(table_field["type"], row_field["type"], name)
         merged = {**table_field, "type": kind}
@@ -253,7 +252,7 @@ class _Merge:
 
 
 def _type_changes(old: Any, new: Any, path: tuple[str, ...] = ()) -> list[dict[str, str]]:
-    """The widened types in one field; the fields of a struct have their own lists."""
+    """The type changes inside one field; the fields of a struct have lists of their own."""
     if old == new:
         return []
     if isinstance(old, str):
@@ -268,7 +267,8 @@ def _type_changes(old: Any, new: Any, path: tuple[str, ...] = ()) -> list[dict[s
 
 
 def _without(row_schema: pa.Schema, names: Collection[str]) -> pa.Schema:
-    """The schema without these fields, and without structs that are then empty: Delta has none."""
+    """The schema without these fields, and without structs that are empty as a result: Delta does
+    not allow those."""
     return pa.schema(_keep(list(row_schema), "", names))
 
 

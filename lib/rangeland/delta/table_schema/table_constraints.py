@@ -1,9 +1,9 @@
-"""The conditions that a table sets for its rows: CHECK constraints, invariants of columns, and the
+"""The conditions that a table sets for its rows: CHECK constraints, column invariants, and the
 expressions of generated columns. Pure.
 
-Delta Kernel cannot evaluate them and refuses such tables. Here Spark evaluates them on the rows of
-prepared files (``spark/constraint_query``), and Delta Kernel commits the files that pass. The file
-writer checks NOT NULL itself.
+Delta Kernel cannot evaluate them and refuses such tables. So Spark evaluates them on the rows of
+prepared files (``spark/constraint_query``), and Delta Kernel commits the files that pass. NOT NULL
+is checked by the file writer itself.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ GENERATED = "delta.generationExpression"
 
 @dataclass(frozen=True, slots=True)
 class TableConstraint:
-    """A condition for the rows of a table. ``condition``, in Spark's SQL, must be true for each
-    row, not null. ``text`` is the constraint as the table's owner wrote it."""
+    """A condition on the rows of a table. ``condition``, in Spark SQL, must be true, not null, for
+    each row. ``text`` is the constraint as the table's owner wrote it."""
 
     name: str
     condition: str
@@ -85,7 +85,7 @@ def quoted_column(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
-    """The record that a row was made from. ``partition`` and ``offset`` are None if the row does
+    """The record from which a row was made. ``partition`` and ``offset`` are None if the row does
     not show them."""
 
     partition: Partition | None = None
@@ -93,7 +93,8 @@ class RecordPlace:
 
     @classmethod
     def of(cls, row: Mapping[str, Any], columns: LogColumns) -> RecordPlace:
-        """The record that ``row`` was made from. Its log columns, if any, are in lower case."""
+        """The record from which ``row`` was made. The names of its log columns, if any, are in
+        lower case."""
         topic = row.get(columns.topic)
         number = row.get(columns.partition)
         if topic is None or number is None:
@@ -118,7 +119,7 @@ class RecordPlace:
 
 
 def violation_error(constraint: TableConstraint, table: str, place: RecordPlace) -> TableRefused:
-    """The refusal for the first record for which a constraint is not true."""
+    """The error for the first record that violates a constraint."""
     return TableRefused(
         f"{place} violates the constraint {constraint.name} of table {table}",
         why=f"{constraint.text} is not true for it; nothing was committed",

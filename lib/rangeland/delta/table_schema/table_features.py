@@ -1,9 +1,9 @@
-"""The table features that a landing supports, as a table. Pure.
+"""The table features that a landing supports, in tabular form. Pure.
 
-A landing appends files and never rewrites any, so features about deleting, changing or reading rows
-do not matter. Constraints on rows are checked before the rows are committed
+A landing appends files and never rewrites any, so features that concern deleting, changing or
+reading rows do not matter. Constraints on rows are checked before the rows are committed
 (``table_constraints``). A feature that requires the writer to compute something in every row is
-refused if a column uses it. A feature that is not listed here is refused.
+refused if a column uses it. Features not listed here are refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Finder = Callable[[Fields, Collection[str]], str | None]
 
 
 class Treatment(StrEnum):
-    """The treatment of a feature by a landing."""
+    """How a landing treats a feature."""
 
     WRITE = "written"
     CHECK = "checked"
@@ -31,7 +31,7 @@ class Treatment(StrEnum):
 
 
 class Support(StrEnum):
-    """Whether Delta Kernel can append to a table with a feature."""
+    """Whether Delta Kernel can append to a table that has a feature."""
 
     YES = "yes"
     UNUSED = "if nothing uses it"
@@ -42,7 +42,7 @@ class Support(StrEnum):
 @dataclass(frozen=True, slots=True)
 class FeatureRule:
     """The rule for one table feature. ``note``: how it is supported, or why it is refused; "{0}"
-    stands for the column that uses it. ``used_by`` finds a column for which a table is refused;
+    stands for the column that uses it. ``used_by`` finds a column that makes us refuse the table;
     without it, a refused feature is refused in every table."""
 
     delta_kernel: Support
@@ -138,7 +138,7 @@ FEATURES: Mapping[str, FeatureRule] = {
     "variantType-preview": _VARIANT,
 }
 KEEP_PARTITIONS = frozenset({"icebergCompatV2", "icebergCompatV3", "materializePartitionColumns"})
-"""Features of tables that also have the partition columns in their files."""
+"""Features of tables whose files contain the partition columns too."""
 _ANY = "column {0}"
 _UNKNOWN = FeatureRule(
     Support.NO, Treatment.REFUSE, "this version does not know what it requires of a writer"
@@ -147,7 +147,7 @@ _UNKNOWN = FeatureRule(
 
 def check_features_are_supported(metadata: TableMetadata, given: Collection[str] = ()) -> None:
     """Raises TableRefused for the first feature that a landing does not support. ``given``: the
-    columns for which rows have values, in lower case."""
+    columns for which the rows have values, in lower case."""
     fields = list(all_fields(json.loads(metadata.schema_json)))
     for feature in sorted(metadata.features):
         rule = FEATURES.get(feature, _UNKNOWN)

@@ -1,14 +1,14 @@
 """Loads and creates Delta tables, and commits to them, through Delta Kernel.
 
-Spark's own Delta only commits replacements of rows (``spark/replace_where``) and makes the tables
-of catalogs.
+Delta for Spark is used only to commit replacements of rows (``spark/replace_where``) and to create
+tables in catalogs.
 
-It runs in the driver and calls Delta Kernel over py4j; ``delta_kernel_loader`` loads it. Nothing
+This runs in the driver and calls Delta Kernel over py4j; ``delta_kernel_loader`` loads it. Nothing
 here decides about rows, ranges or plans.
 
-A call over py4j costs 0.1 to 1 ms, so nothing is sent or fetched object by object: file actions go
-in as one text of JSON lines that Delta Kernel's own handler parses, and lists of files come out as
-Parquet files that its own handler writes and pyarrow reads. Commits are made under the lock of
+A py4j call costs 0.1 to 1 ms, so nothing is sent or fetched object by object: file actions go in as
+one text of JSON lines, which Delta Kernel's own handler parses, and lists of files come out as
+Parquet files, which its own handler writes and pyarrow reads. Commits are made under the lock of
 ``local_table_lock``.
 """
 
@@ -82,7 +82,7 @@ class DeltaKernel:
     # --- reading ------------------------------------------------------------------------
 
     def resolve(self, path: str) -> str:
-        """The full URI of a path, by Spark's default file system."""
+        """The full URI of a path, resolved by Spark's default file system."""
         with translate_java_errors(f"could not resolve {path}"):
             return str(self._facade.resolvePath(self.engine, path))
 
@@ -101,7 +101,7 @@ class DeltaKernel:
             return self._conf.storage(uri)
 
     def load(self, path: str) -> Snapshot | None:
-        """The newest version of the table, None if there is no table."""
+        """The newest version of the table; None if there is no table."""
         try:
             with translate_java_errors(f"could not read the Delta log of {path}"):
                 return self._load(path, blind=True)
@@ -164,7 +164,7 @@ class DeltaKernel:
         partition_columns: Sequence[str] = (),
         configuration: Mapping[str, str] | None = None,
     ) -> Snapshot:
-        """A new, empty table, or the existing one if another writer was first: then
+        """A new, empty table, or the existing one if another writer came first: then
         ``schema_compatibility`` decides whether rows fit it."""
         uri = self.resolve(path)
         snapshot = None
@@ -211,7 +211,7 @@ class DeltaKernel:
     def commit(
         self, table: str | Snapshot, request: CommitRequest, is_ready: Callable[[], bool] = _always
     ) -> Committed | AlreadyCommitted | NotReady:
-        """Makes one commit, unless the table already has its transaction. ``is_ready`` is asked
+        """Makes one commit, unless the table already has its transaction. ``is_ready`` is called
         first, while the table is locked, so no writer that honours the lock can commit in between.
         Passing a Snapshot, which may be old, saves loading one."""
         snapshot = self._snapshot_of(table)
@@ -254,10 +254,10 @@ class DeltaKernel:
         return snapshot
 
     def _commit(self, snapshot: Snapshot, request: CommitRequest, text: str) -> Committed:
-        """Commits with Delta Kernel and starts the maintenance. ``text``: the lines of the actions
-        that are not those of the transaction itself."""
+        """Commits through Delta Kernel and starts the maintenance. ``text`` contains the lines of
+        all actions except those of the transaction itself."""
         if not snapshot.is_own:
-            # The maintenance that a commit needs depends on the previous commit's.
+            # The maintenance that a commit needs depends on what the previous commit's has done.
             self._maintenance.wait_for(snapshot.path)
         checked = tuple(request.checked)
         if checked and constraints_of(snapshot.metadata) == checked:
@@ -298,7 +298,8 @@ class DeltaKernel:
         return Snapshot(str(java.getPath()), int(java.getVersion()), self, java, True)
 
     def wait_for_maintenance(self) -> tuple[str, ...]:
-        """Waits for the maintenance after all commits so far; a warning for each that failed."""
+        """Waits for the maintenance after all commits so far; returns a warning for each that
+        failed."""
         return self._maintenance.wait_for_maintenance()
 
     def _run_hooks(self, table: str, result: Any) -> list[str]:
@@ -321,8 +322,10 @@ def _set_schema(gateway: Any, transaction: Any, schema: Any, properties: Any) ->
 
     Delta Kernel itself changes the schema only of tables with column mapping, which older readers
     cannot read. Delta's protocol allows it for all tables: added columns are null in files that
-    lack them. So the method with which a transaction takes on changed metadata is called by
-    reflection; commit, conflicts, checksum and the resulting snapshot then use that metadata."""
+    lack them. So the method by which a transaction takes on changed metadata is called by
+    reflection; from then on the commit, the detection of conflicts, the checksum and the resulting
+    snapshot all use that metadata.
+    """
     jvm = gateway.jvm
     kind = transaction.getClass()
     current = kind.getDeclaredField("metadata")
@@ -344,11 +347,11 @@ def _no_table_error(what: str) -> TableRefused:
 
 
 def _actions(snapshot: Snapshot, request: CommitRequest) -> str:
-    """The lines of a commit that adds and removes these files, beside its own transaction."""
+    """The lines of a commit that adds and removes these files, apart from its own transaction."""
     now_ms = wall_ms()
     is_change = not request.moves_rows
     added = add_lines(request.files, is_change=is_change)
-    # Delta Kernel refuses to add and remove rows in one commit of a table with a change data feed.
+    # In a table with a change data feed, Delta Kernel refuses to add and remove rows in one commit.
     if request.removed and snapshot.property(CHANGE_FEED_PROPERTY) == "true":
         is_change = False
     removed = remove_lines(request.removed, now_ms, is_change=is_change)

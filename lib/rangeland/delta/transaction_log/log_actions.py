@@ -1,4 +1,4 @@
-"""Converts actions of the Delta log from and to JSON. Pure.
+"""Converts actions of the Delta log to JSON and back. Pure.
 
 Delta Kernel takes one text of lines for all files of a commit, and returns lines and rows that its
 own handlers write.
@@ -21,13 +21,13 @@ _URI_SAFE = "/=:-_.~!$&'()*+,;@"
 
 
 def add_lines(files: Iterable[DataFile], *, is_change: bool = True) -> str:
-    """One add action per line. Without ``is_change``, other files of the table already had the
-    rows."""
+    """One add action per line. Without ``is_change``, the rows were already in other files of the
+    table."""
     return "\n".join(json.dumps({"add": _add_action(file, is_change)}) for file in files)
 
 
 def remove_lines(files: Iterable[AddedFile], now_ms: int, *, is_change: bool = True) -> str:
-    """One remove action per line, for files that a version of the table has. ``is_change``: readers
+    """One remove action per line, for files in some version of the table. ``is_change``: readers
     that follow the table's changes see the removal."""
     actions = (_remove_action(file, now_ms, is_change) for file in files)
     return "\n".join(json.dumps({"remove": action}) for action in actions)
@@ -67,7 +67,7 @@ def _add_action(file: DataFile, is_change: bool) -> dict[str, Any]:
 
 
 def added_file(add: Mapping[str, Any]) -> AddedFile:
-    """The file of an add action, as Delta Kernel lists it."""
+    """The file described by an add action, as Delta Kernel lists it."""
     return AddedFile(
         path=unquote(add["path"]),
         size_bytes=add["size"],
@@ -80,7 +80,7 @@ def added_file(add: Mapping[str, Any]) -> AddedFile:
 
 
 def commit_metadata(rows: Iterator[Mapping[str, Any]]) -> list[CommitMetadata]:
-    """The entries of a log, oldest first. Delta Kernel writes a row for each of their actions."""
+    """The entries of a log, oldest first. Delta Kernel writes one row for each of their actions."""
     infos: dict[int, tuple[int, Mapping[str, Any], dict[str, int]]] = {}
     for row in rows:
         version = int(row["version"])
@@ -93,8 +93,8 @@ def commit_metadata(rows: Iterator[Mapping[str, Any]]) -> list[CommitMetadata]:
 
 
 def _version(text: object) -> int | None:
-    """The version in a text; None if the text is not a version, since any writer may have written
-    it."""
+    """The version in a text; None if the text is not a version, which is possible because any
+    writer may have written it."""
     try:
         return decimal(str(text), "version", 0)
     except Unreadable:

@@ -2,7 +2,7 @@
 
 A commit is valid whether or not its maintenance succeeds, so nothing waits for it: it runs in a
 separate thread, after the maintenance of the previous commit. ``wait_for_maintenance`` returns the
-failures. Nothing here knows Java.
+failures. Nothing here knows about Java.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 class LogMaintenance:
-    """The threads of maintenance that are running, by table."""
+    """The maintenance threads that are running, by table."""
 
     def __init__(self) -> None:
         self._running: dict[str, threading.Thread] = {}
         self._failed: list[str] = []
 
     def start(self, table: str, work: Work) -> None:
-        """Starts the maintenance after a commit; it runs one at a time for each table."""
+        """Starts the maintenance after a commit; each table has at most one running at a time."""
         previous = self._running.get(table)
 
         def act() -> None:
@@ -35,7 +35,7 @@ class LogMaintenance:
                 logger.info("Maintenance failed: %s", sentence, extra={"table": table})
                 self._failed.append(sentence)
 
-        # Not a daemon: a process does not exit before the maintenance is done.
+        # Not a daemon: the process must not exit before the maintenance is done.
         thread = threading.Thread(target=act, name=f"rangeland-maintenance {table}")
         self._running[table] = thread
         thread.start()

@@ -49,20 +49,20 @@ READERS = 8
 
 @dataclass(frozen=True, slots=True)
 class CommittedOutcome:
-    """The outcome is in the table. ``version`` is the version of its commit, None if it is
-    unknown; ``is_new`` is False if it was committed before this call."""
+    """The outcome is in the table. ``version`` is the version that its commit made, or None if that
+    is unknown; ``is_new`` is False if it was committed before this call."""
 
     version: int | None
     is_new: bool
     added: tuple[str, ...] = ()
     """The columns that this commit has added."""
     replaced: ReplacedRange | None = None
-    """What this commit has changed, if it has replaced rows that could be compared."""
+    """What this commit has changed, if it replaced rows that could be compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilesGone:
-    """Prepared files that are gone or have another size: nothing was committed."""
+    """Prepared files that are gone or whose size has changed: nothing was committed."""
 
     paths: tuple[str, ...]
 
@@ -70,7 +70,7 @@ class FilesGone:
 @dataclass(frozen=True, slots=True)
 class FilesUnfit:
     """The table's columns have other types, numbers or stored names than the prepared files,
-    because another commit has changed them: nothing was committed. The plan is read again, with the
+    because another commit has changed them: nothing was committed. The plan is read again with the
     job's present schema; if those rows do not fit either, it waits for a corrected job file."""
 
     misfit: Misfit
@@ -78,7 +78,7 @@ class FilesUnfit:
 
 @dataclass(frozen=True, slots=True)
 class RowsRefused:
-    """The table's constraints do not allow a row of the prepared files: nothing was committed."""
+    """The table's constraints rule out a row of the prepared files: nothing was committed."""
 
     refusal: TableRefused
 
@@ -88,7 +88,7 @@ NotCommitted = FilesGone | FilesUnfit | RowsRefused
 
 @dataclass(frozen=True, slots=True)
 class TableMoved:
-    """Another writer has committed after the version that the request expects: nothing was
+    """Another writer has made a commit after the version that the request expects: nothing was
     committed."""
 
     path: str
@@ -98,10 +98,10 @@ class TableMoved:
 def commit_once(
     delta: DeltaKernel, table: str | Snapshot, request: CommitRequest
 ) -> CommittedOutcome | NotCommitted | TableMoved:
-    """Commits exactly once. The ``schema_json`` of the request is the schema of its files: the
-    table's follows it in the same commit. If files are removed, a concurrent commit is a Conflict,
-    and TableMoved if the request expects a version. The version of an earlier call's commit is not
-    searched for."""
+    """Commits exactly once. The request's ``schema_json`` is the schema of its files; the same
+    commit changes the table's schema to match. If files are removed, a concurrent commit is a
+    Conflict, or TableMoved if the request expects a version. If an earlier call made the commit,
+    its version is not searched for."""
     snapshot = _require_table(delta, table)
     change = change_of(delta, snapshot, request.schema_json, request.files)
     if change.misfits and not _has(snapshot, request):
@@ -116,7 +116,8 @@ def commit_once(
         done = _commit(delta, snapshot, new)
     except (Conflict, TableRefused) as error:
         # A commit whose response was lost may conflict with itself, or be denied when it is sent
-        # again. What Delta Kernel refuses may be in this snapshot only, and no longer in the table.
+        # again. What Delta Kernel objects to may be true of this snapshot only, and no longer of
+        # the table.
         with at_stage(PlanStage.UNCONFIRMED):
             latest = delta.load(snapshot.path)
         if latest is None or latest.table_id != snapshot.table_id:
@@ -135,7 +136,7 @@ def commit_once(
         case Committed(version=version):
             return CommittedOutcome(version, is_new=True, added=tuple(change.added))
         case AlreadyCommitted():
-            # Delta Kernel reads the log that is now at the path, perhaps another table's.
+            # Delta Kernel reads the log that is at the path now, which may be another table's.
             with at_stage(PlanStage.UNCONFIRMED):
                 check_same_table(delta, snapshot)
             return CommittedOutcome(None, is_new=False)
@@ -145,7 +146,7 @@ def _commit(
     delta: DeltaKernel, snapshot: Snapshot, request: CommitRequest
 ) -> Committed | AlreadyCommitted | FilesGone:
     """One commit, if all files exist and the table is still the same. Both are checked under the
-    table's lock: waiting for it may take as long as a VACUUM."""
+    table's lock: waiting for the lock may take as long as a VACUUM."""
     storage = delta.storage(snapshot.path)
     missing = list[str]()
 
@@ -175,22 +176,22 @@ def _has(snapshot: Snapshot, request: CommitRequest) -> bool:
 
 
 def _expected_version(snapshot: Snapshot, request: CommitRequest) -> int | None:
-    """The version that the commit has to follow, if any other would do harm."""
+    """The version that the commit has to follow, if following any other would do harm."""
     if request.expected_version is not None:
         return request.expected_version
     return snapshot.version if request.removed else None
 
 
 def _has_moved(latest: Snapshot, request: CommitRequest, error: RangelandError) -> bool:
-    """Whether a conflict is with a commit after the version that the request expects."""
+    """Whether a conflict is with a commit made after the version that the request expects."""
     expected = request.expected_version
     return isinstance(error, Conflict) and expected not in (None, latest.version)
 
 
 def _may_try_again(latest: Snapshot, snapshot: Snapshot, request: CommitRequest) -> bool:
-    """Whether a conflicting commit leaves a table for which this landing can be tried again. Of two
-    first landings in a table, one sets the properties and the other tries again; the same goes for
-    a schema that another commit has changed, if the files still fit it."""
+    """Whether this landing can be tried again on the table that a conflicting commit has left. Of
+    two first landings in a table, one sets the properties and the other tries again; the same goes
+    for a schema that another commit has changed, if the files still fit it."""
     unset = _to_set(snapshot, request.properties)
     may_evolve = bool(request.schema_json) and not request.removed
     is_set = bool(unset) and not _to_set(latest, unset)
@@ -201,8 +202,8 @@ def _may_try_again(latest: Snapshot, snapshot: Snapshot, request: CommitRequest)
 def change_of(
     delta: DeltaKernel, snapshot: Snapshot, schema_json: str, files: Sequence[DataFile]
 ) -> SchemaChange:
-    """The change that prepared files with this schema make to a table's. If it is empty, the table
-    does not follow it, but must have the columns of the files."""
+    """The change that prepared files with this schema make to the table's. If the schema is empty,
+    the table's schema stays as it is, but must contain the columns of the files."""
     if not schema_json:
         return SchemaChange(misfits=_lacked_columns(delta, snapshot, files))
     return _change_by_schema(snapshot, schema_json)
@@ -211,10 +212,10 @@ def change_of(
 def _lacked_columns(
     delta: DeltaKernel, snapshot: Snapshot, files: Sequence[DataFile]
 ) -> list[Misfit]:
-    """The columns that files have and the table no longer has: dropped ones, perhaps with others in
-    their place that have the same name, and would be null in these rows. Only tables that have, or
-    have had, column mapping allow that. The files themselves are asked, since drivers that share a
-    plan may have seen other columns."""
+    """The columns that are in the files but no longer in the table: they were dropped, perhaps
+    replaced by others of the same name, and would be null in these rows. This is possible only in
+    tables that have, or once had, column mapping. The files themselves are read, since drivers that
+    share a plan may have seen different columns."""
     if not files or snapshot.property(MODE_PROPERTY) is None:
         return []
     store, root = delta.storage(snapshot.path).open()
@@ -226,7 +227,8 @@ def _lacked_columns(
 
 
 def _schema_in(store: pafs.FileSystem, path: str) -> pa.Schema | None:
-    """The schema of a Parquet file, None if it is gone: that is found under the table's lock."""
+    """The schema of a Parquet file; None if the file is gone, which is dealt with under the table's
+    lock."""
     try:
         with (
             as_own_errors(path),
@@ -249,7 +251,7 @@ def _change_by_schema(snapshot: Snapshot, schema_json: str) -> SchemaChange:
     change = evolve_schema(table, schema_json, are_written=True, highest_id=highest)
     if not change.misfits:
         return change
-    metadata = snapshot.metadata  # dozens of calls to the JVM
+    metadata = snapshot.metadata  # takes dozens of calls to the JVM
     if not allows_widening(metadata):
         return change
     partitions = metadata.partition_columns
@@ -258,7 +260,7 @@ def _change_by_schema(snapshot: Snapshot, schema_json: str) -> SchemaChange:
 
 def check_same_table(delta: DeltaKernel, snapshot: Snapshot) -> None:
     """Raises Conflict if another table is now at that path: reading may take hours, and a commit to
-    another table would break its log, or land rows that its ledger does not have."""
+    another table would break its log, or land rows that its ledger does not know about."""
     latest = delta.load(snapshot.path)
     if latest is None or latest.table_id != snapshot.table_id:
         raise Conflict(
@@ -269,13 +271,13 @@ def check_same_table(delta: DeltaKernel, snapshot: Snapshot) -> None:
 
 
 def _to_set(snapshot: Snapshot, properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties that the table does not have yet: a change of metadata fails concurrent
-    writers, so it is made only once."""
+    """The properties that the table does not have yet: a change of metadata makes concurrent
+    writers fail, so it is made only once."""
     return {name: value for name, value in properties.items() if snapshot.property(name) != value}
 
 
 def gone_files(table: StoreSettings, files: Sequence[DataFile | AddedFile]) -> tuple[str, ...]:
-    """The paths, relative to the table, of files that are missing or have another size."""
+    """The paths, relative to the table, of files that are missing or whose size has changed."""
     store, root = table.open()
     paths = [f"{root}/{file.path}" for file in files]
     with as_own_errors(root):

@@ -1,5 +1,5 @@
-"""One version of a table as Delta Kernel has loaded it, requests to commit to it, and the results
-of an attempt."""
+"""One version of a table as loaded by Delta Kernel, requests to commit to it, and the possible
+results of a commit."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Snapshot:
     """One version of a table, and Delta Kernel's handle on it. Appending to an older snapshot is
-    safe: Delta Kernel checks the commits made since and refuses an append that conflicts."""
+    safe: Delta Kernel checks the commits made since then and refuses an append that conflicts."""
 
     path: str
     version: int
     _delta_kernel: DeltaKernel = field(repr=False)
     _java: Any = field(repr=False)
     is_own: bool = field(default=False, repr=False)
-    """Whether our own commit made this version: its checksum is known before it is written."""
+    """Whether our own commit made this version: then its checksum is known before it is written."""
 
     @cached_property
     def metadata(self) -> TableMetadata:
-        """Schema, features and so on: dozens of calls over py4j, so only on demand."""
+        """Schema, features and so on. Loading them takes dozens of py4j calls, so it happens only
+        on demand."""
         with translate_java_errors(f"could not read the metadata of {self.path}"):
             return self._delta_kernel.metadata_of(self._java)
 
@@ -48,13 +49,13 @@ class Snapshot:
             return str(self._java.getMetadata().getSchemaString())
 
     def property(self, name: str) -> str | None:
-        """A property of the table, None if it is not set."""
+        """A property of the table; None if it is not set."""
         with translate_java_errors(f"could not read the metadata of {self.path}"):
             value = self._java.getMetadata().getConfiguration().get(name)
             return None if value is None else str(value)
 
     def transaction_version(self, application: str) -> int | None:
-        """The newest transaction version of an application id, None if there is none."""
+        """The newest transaction version of an application id; None if there is none."""
         with translate_java_errors(f"could not read the transactions of {self.path}"):
             version = self._java.getLatestTransactionVersion(self._delta_kernel.engine, application)
             return int(version.get()) if version.isPresent() else None
@@ -73,28 +74,28 @@ class CommitRequest:
     sequence: int
     files: Sequence[DataFile] = ()
     more_transactions: Mapping[str, int] = field(default_factory=dict)
-    """Further transactions that the table gets. Only those of a commit with an ``expected_version``
-    are safe: concurrent commits are not searched for them."""
+    """Further transactions to record in the table. They are safe only in a commit with an
+    ``expected_version``, because concurrent commits are not searched for them."""
     removed: Sequence[AddedFile] = ()
     """Files whose rows can no longer be read, or that the commit replaces."""
     moves_rows: bool = False
-    """Whether the files have the same rows as the removed ones: the actions then have
+    """Whether the files have the same rows as the removed ones: then the actions say
     dataChange=false."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Properties that the table gets."""
+    """Properties to set on the table."""
     schema_json: str = ""
-    """The schema that the table gets; empty if it keeps its own."""
+    """The table's new schema; empty if it keeps its own."""
     checked: Sequence[TableConstraint] = ()
-    """The constraints that all rows of the files satisfy; a table with others is refused."""
+    """The constraints that all rows of the files satisfy; a table with any others is refused."""
     expected_version: int | None = None
     """If given, any commit after this version is a ``Conflict``. Otherwise concurrent commits are
-    accepted, unless they changed schema or protocol, or have this transaction."""
+    accepted, unless they changed the schema or protocol, or contain this transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """This call made table version ``version``. Its maintenance may still be running.
-    ``snapshot`` is that version, None if commits of others came just before it."""
+    """This call made table version ``version``. Its maintenance may still be running. ``snapshot``
+    is that version; None if others made commits just before it."""
 
     version: int
     snapshot: Snapshot | None = field(default=None, compare=False, repr=False)
@@ -104,8 +105,9 @@ class Committed:
 class AlreadyCommitted:
     """The table has this transaction, or a later one of the same application.
 
-    ``transaction_version`` is the newest one; ``version`` is the table's version at which it was
-    read, not the one that the transaction made."""
+    ``transaction_version`` is the newest one; ``version`` is the version at which the table was
+    read, not the one that the transaction made.
+    """
 
     version: int
     transaction_version: int
