@@ -1,4 +1,5 @@
-"""Facts that the driver learns of a cluster: leaders, topics, offsets, cleanup policies, groups."""
+"""Facts that the driver learns about a cluster: leaders, topics, offsets, cleanup policies,
+groups."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from rangeland.model import Address, Leader, Partition
 
 @dataclass(frozen=True, slots=True)
 class LeaderRequest:
-    """Requests to one broker: the first of ``seeds`` that answers is sent all of them."""
+    """Requests for a single broker: all of them go to the first of ``seeds`` that answers."""
 
     seeds: tuple[Address, ...]
     requests: tuple[BrokerRequest, ...]
@@ -23,8 +24,8 @@ class LeaderRequest:
 
 @dataclass(frozen=True, slots=True)
 class NoSeedAnswered:
-    """None of the seeds answered. ``tried``: the reason, by address. ``not_brokers``: how many of
-    them speak another protocol."""
+    """None of the seeds answered. ``tried`` maps each address to the reason. ``not_brokers`` is how
+    many of them speak another protocol."""
 
     tried: Mapping[Address, str]
     not_brokers: int = 0
@@ -37,7 +38,7 @@ class NoSeedAnswered:
         return NoSeedAnswered(reasons, sum(silence.not_brokers for silence in silences))
 
     def as_error(self) -> RangelandError:
-        """The error for a search that no broker answered: every address and the reason."""
+        """The error for a search that no broker answered: lists every address with its reason."""
         reasons = {str(address): reason for address, reason in self.tried.items()}
         why = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
         if reasons and self.not_brokers == len(reasons):
@@ -56,8 +57,8 @@ class NoSeedAnswered:
 
 
 class RestartRequired(Unreachable):
-    """A broker says that what this client knows of its cluster is out of date: where its brokers
-    are has to be found out again, from the servers that the job names."""
+    """A broker says that what this client knows about its cluster is out of date: the client must
+    find the brokers again, starting from the servers that the job names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,8 @@ class TopicView:
     is_unknown: bool = False
     """The broker does not know the topic."""
     may_be_hidden: bool = False
-    """The topic may exist without this client being allowed to see it, and the broker does not say
-    which."""
+    """The topic may exist even though this client is not allowed to see it; the broker does not say
+    which is the case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,42 +85,42 @@ class ClusterView:
     brokers: tuple[Address, ...]
     topics: Mapping[str, TopicView]
     unreachable: Mapping[str, str] = field(default_factory=dict)
-    """The brokers, by the name they have in partitions, that did not list their partitions, and the
-    reason."""
+    """The brokers that did not list their partitions, by the name that they have in partitions,
+    each with the reason."""
     answered_by: Address | None = None
     """The broker that was asked last."""
     registered: frozenset[str] = frozenset()
-    """The brokers that are known to exist, even without a requested partition."""
+    """The brokers that are known to exist, even if they have no requested partition."""
     has_no_brokers: bool = False
-    """All brokers may be down, so a topic that is unknown may exist."""
+    """All brokers may be down, so a topic that seems unknown may exist."""
     cluster_id: str = ""
-    """The cluster's permanent id; empty where brokers do not report one."""
+    """The cluster's permanent id; empty if its brokers do not report one."""
 
 
 Search = Generator[LeaderRequest, "list[Any] | NoSeedAnswered", ClusterView]
-"""A search for leaders: yields what to ask, is sent the responses, returns what it found."""
+"""A search for leaders: yields what to ask, is sent the responses, and returns what it found."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetResult:
-    """A broker's response to the request for the offset of a time or of one end of a log."""
+    """A broker's response to a request for an offset: by time, or of one end of a log."""
 
     meaning: ErrorMeaning
     code_name: str
-    """The name of the error code, with what the broker says about it."""
+    """The name of the error code, with whatever the broker says about it."""
     offset: int | None
-    """None: no record is that late, or ``meaning`` says why there is no offset."""
+    """None: no record is that late, or there is no offset for the reason in ``meaning``."""
     is_exact: bool = True
-    """False: the broker only knows that the offset is at or before the time."""
+    """False: all that the broker knows is that the offset is at or before the time."""
     borders: tuple[int, ...] = ()
     """Offsets at which entries are known to begin, sorted."""
     time_ms: int | None = None
-    """The time of the record there, if the broker reports it."""
+    """The time of the record at the offset, if the broker reports it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanupPolicy:
-    """Whether a topic's log may have gaps; None if the broker does not say. ``evidence``: its
+    """Whether a topic's log may have gaps; None if the broker does not say. ``evidence`` is its
     answer in words."""
 
     compacts: bool | None
@@ -128,7 +129,8 @@ class CleanupPolicy:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member of a group according to its backend. ``is_ours``: a driver of the same job."""
+    """One member of a group, according to the group's backend. ``is_ours``: a driver of the same
+    job."""
 
     member_id: str
     client_id: str = ""
@@ -138,7 +140,7 @@ class GroupMember:
 
 
 class GroupState(StrEnum):
-    """The state of a group according to its backend."""
+    """The state of a group, according to its backend."""
 
     EMPTY = "empty"
     STABLE = "stable"
@@ -149,7 +151,7 @@ class GroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group according to its backend."""
+    """A group, according to its backend."""
 
     state: GroupState
     members: tuple[GroupMember, ...] = ()

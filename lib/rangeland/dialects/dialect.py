@@ -1,8 +1,9 @@
 """What every dialect can do: the base class, and how a dialect is loaded by name.
 
-A dialect is one folder with a subclass of ``Dialect``, whose instance the package calls
-``DIALECT``. A fourth dialect is a fourth folder, which the contract tests find. Outside that folder
-only the choices in the job file name it, and ``decode`` if its log has its own format.
+A dialect is one folder, a package with a subclass of ``Dialect``, whose instance it names
+``DIALECT``. A fourth dialect would be a fourth folder; the contract tests find it by themselves.
+Outside that folder, only the list of choices for the job file names it, and ``decode`` if its log
+has a format of its own.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ from rangeland.model import (
 
 class Dialect(ABC):
     """The rules of one protocol. Methods are pure, apart from the nonce of a login:
-    ``..._requests`` returns requests to send, ``read_...`` reads their responses. The requests of
-    a list go to one broker in one go, and their responses come in the same order. The defaults are
-    those of brokers that have no logins, leader epochs or transactions, and report no retention."""
+    ``..._requests`` returns requests to send, ``read_...`` reads the responses to them. All
+    requests in a list are sent to one broker together, and their responses come in the same order.
+    The defaults suit brokers that have no logins, leader epochs or transactions, and report no
+    retention."""
 
     capabilities: ClassVar[Capabilities]
 
@@ -54,11 +56,12 @@ class Dialect(ABC):
     def open_session(self, client_id: str) -> ProtocolSession: ...
 
     def login(self, credentials: Credentials) -> Generator[BrokerRequest, Any, int | None]:
-        """Yields requests and is sent their responses; an error of a request is thrown in,
-        ``PeerClosed`` if the peer closed the connection. Returns after how many milliseconds the
-        login must be repeated on the same connection; None or 0: never. Raises AccessDenied if the
-        login is refused, LoginClosed if the only evidence of that is a close, JobFileError for a
-        mechanism that does not fit, MissingRequirement for a package that this Python lacks."""
+        """Yields requests and is sent their responses; if a request fails, the error is thrown in,
+        and it is ``PeerClosed`` if the peer closed the connection. Returns the number of
+        milliseconds after which the login must be repeated on the same connection; None or 0:
+        never. Raises AccessDenied if the login is refused, LoginClosed if the only evidence of a
+        refusal is that the connection was closed, JobFileError for a mechanism that does not fit,
+        and MissingRequirement for a package that this Python lacks."""
         raise JobFileError(
             "brokers of this dialect have no logins",
             why=f"{credentials.mechanism} was requested",
@@ -67,11 +70,12 @@ class Dialect(ABC):
 
     def mechanisms_requests(self) -> list[BrokerRequest]:
         """Requests for the login mechanisms that a listener offers to a client that has not logged
-        in. Nothing in them is secret; there are none if listeners cannot be asked."""
+        in. They contain no secrets; the list is empty if listeners cannot be asked."""
         return []
 
     def read_mechanisms(self, responses: Sequence[Any]) -> tuple[str, ...] | None:
-        """The mechanisms in responses. None: the listener takes no login, or did not say."""
+        """The mechanisms listed in the responses. None: the listener takes no login, or did not
+        say."""
         return None
 
     # --- the cluster ------------------------------------------------------------------------
@@ -83,8 +87,8 @@ class Dialect(ABC):
         seeds: Sequence[Address],
         named_brokers: Mapping[str, Address],
     ) -> Search:
-        """Searches for the leaders of topics; None: of all. ``seeds`` are asked first.
-        ``named_brokers`` are the brokers by name, where names are known."""
+        """Searches for the leaders of topics; None: of all topics. ``seeds`` are asked first.
+        ``named_brokers`` are the brokers by name, if names are known."""
 
     @abstractmethod
     def offsets_requests(
@@ -97,16 +101,17 @@ class Dialect(ABC):
     def latest_timestamps_requests(
         self, leaders: Mapping[Partition, Leader], isolation: Isolation
     ) -> list[BrokerRequest]:
-        """Requests for the records with the latest timestamps, deleted or not; ``read_offsets``
-        reads the responses. Empty where the brokers' own search by time is exact."""
+        """Requests for the records with the latest timestamps, whether or not they have been
+        deleted; ``read_offsets`` reads the responses. Empty if the brokers' own search by time is
+        exact."""
         return []
 
     @abstractmethod
     def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]: ...
 
     def sizes_requests(self, logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
-        """Requests for the sizes of logs in bytes. ``logs``: where each begins and ends. Empty if
-        offsets are bytes."""
+        """Requests for the sizes of logs in bytes. ``logs`` gives the beginning and end of each.
+        Empty if offsets are bytes."""
         return []
 
     def read_sizes(self, responses: Sequence[Any]) -> dict[Partition, int]:
@@ -115,21 +120,22 @@ class Dialect(ABC):
     def epochs_requests(
         self, leaders: Mapping[Partition, Leader], epochs: Mapping[Partition, int]
     ) -> list[BrokerRequest]:
-        """Requests for the offsets at which leader epochs, or those before them, end."""
+        """Requests for the offsets at which these leader epochs end, or the newest epochs before
+        them if they do not exist."""
         return []
 
     def read_epochs(self, responses: Sequence[Any]) -> dict[Partition, int | None]:
-        """The end offset by partition, None where the broker cannot or may not say. Partitions
-        whose leader has to be asked again are left out."""
+        """The end offset by partition; None if the broker cannot or may not say. Partitions whose
+        leader has to be asked again are left out."""
         return {}
 
     def epoch_of(self, fetched: FetchedRecords) -> int | None:
-        """The leader epoch of the first of these records, if they carry one."""
+        """The leader epoch of the first of these records; None if they carry none."""
         return None
 
     def transactions_requests(self, partitions: Collection[Partition]) -> list[BrokerRequest]:
-        """Requests for the transactions that are open in these partitions of one leader. Empty if
-        brokers cannot be asked."""
+        """Requests for the open transactions in these partitions of one leader. Empty if brokers
+        cannot be asked."""
         return []
 
     def read_transactions(self, responses: Sequence[Any]) -> dict[Partition, OpenTransaction]:
@@ -164,30 +170,30 @@ class Dialect(ABC):
 
     @abstractmethod
     def scan(self, fetched: FetchedRecords) -> Scan:
-        """The end of the complete entries, and what is uncertain about the last of them. Raises
-        BadRecord for an entry that is invalid."""
+        """Where the complete entries end, and what is uncertain about the last of them. Raises
+        BadRecord for an invalid entry."""
 
     def first_offset(self, fetched: FetchedRecords, from_offset: int) -> int:
-        """The first of the offsets from ``from_offset`` on that an intact response has an entry
-        for; ``from_offset`` if the dialect's brokers say where entries are."""
+        """The first offset, from ``from_offset`` on, for which an intact response has an entry;
+        ``from_offset`` itself if the dialect's brokers say where entries are."""
         return from_offset
 
     def entry_around(self, fetched: FetchedRecords, target: int) -> tuple[int, int | None]:
-        """The (begin, end) of the entry that contains ``target``, found by walking over records
-        that begin with an entry; (reached, None) if the bytes end first. Unless offsets are bytes,
-        any offset may begin or end a range."""
+        """The (begin, end) of the entry that contains ``target``, found by walking over records,
+        the first of which begins an entry; (reached, None) if the bytes end first. Unless offsets
+        are bytes, any offset may begin or end a range."""
         return target, target + 1
 
     @abstractmethod
     def cut_out(self, fetched: FetchedRecords, from_offset: int, until_offset: int) -> memoryview:
-        """The bytes of the entries with offsets in ``[from_offset, until_offset)``, one of which
-        could not be decoded."""
+        """The bytes of the entries with offsets in ``[from_offset, until_offset)``, of which at
+        least one could not be decoded."""
 
     def aborted_within(
         self, fetched: FetchedRecords, from_offset: int, until_offset: int
     ) -> tuple[tuple[int, int], ...]:
-        """The aborted transactions that are needed to decode the entries of
-        ``[from_offset, until_offset)`` without the others."""
+        """The aborted transactions that are needed to decode the entries of ``[from_offset,
+        until_offset)`` on their own."""
         return ()
 
     @abstractmethod
@@ -201,15 +207,16 @@ class Dialect(ABC):
     ) -> Iterator[DecodedChunk | Gap]:
         """Decodes the offsets ``[from_offset, until_offset)``, as far as complete entries account
         for them. Each chunk or gap begins where the previous one ends. Raises BadRecord for damage,
-        after the chunks before it.
+        after yielding the chunks before it.
 
         ``reports_gaps``: offsets missing between two entries are reported as a ``Gap``, because
         nothing has explained them yet; otherwise they count as compacted. Offsets missing inside an
-        entry are always compacted: only log compaction writes such entries."""
+        entry always count as compacted: only log compaction writes such entries.
+        """
 
 
 def dialect_names() -> list[str]:
-    """The folders next to this file."""
+    """The names of the dialects: the folders next to this file."""
     import rangeland.dialects as package
 
     return sorted(m.name for m in pkgutil.iter_modules(package.__path__) if m.ispkg)
@@ -217,7 +224,7 @@ def dialect_names() -> list[str]:
 
 @cache
 def load_dialect(name: str) -> Dialect:
-    """The dialect of a folder. Raises JobFileError if there is no such folder."""
+    """The dialect in a folder. Raises JobFileError if there is no such folder."""
     if name not in dialect_names():
         raise JobFileError(
             f"the dialect {name} is not available in this version",

@@ -1,8 +1,8 @@
-"""The meaning of a broker's error code for the caller, in the same terms for all dialects.
+"""What a broker's error code means for the caller, in the same terms for all dialects.
 
-A dialect has a table of codes; its ``error_code_of`` turns a number into a line of that table, and
-the fetch loop turns the meaning in it into an action or an error. No protocol's numbers are known
-here, and no policy.
+Each dialect has a table of codes; its ``error_code_of`` looks up the line for a number, and the
+fetch loop turns the meaning on that line into an action or an error. This module knows no
+protocol's numbers, and no policy.
 """
 
 from __future__ import annotations
@@ -22,31 +22,32 @@ from rangeland.errors import (
 
 
 class ErrorMeaning(Enum):
-    """The meaning of an error code: what to do next. The value is for logs."""
+    """What an error code tells the caller to do next. The value is for logs."""
 
     OK = "ok"
     RETRY = "retry"
-    """The same broker, after a pause: it is not ready, or was too slow."""
+    """Ask the same broker after a pause: it is not ready, or was too slow."""
     FIND_LEADER = "find leader"
-    """Another broker serves this now, or it is unknown which one: find the leader, or the group's
-    coordinator, and ask there."""
+    """Another broker serves this now, or nobody knows which one does: find the leader, or the
+    group's coordinator, and ask there."""
     OUT_OF_RANGE = "out of range"
-    """The offset is not in the log: ask for the log start offset and the end before deciding."""
+    """The offset is not in the log: ask where the log begins and ends before deciding."""
     CORRUPT = "corrupt"
     """The broker cannot read its own log, or rejects the request as damaged."""
     RECREATED = "recreated"
     """The log and the request have different topic ids: the topic was deleted and created again.
-    Compare its current id before reporting a loss."""
+    Compare the current id before reporting a loss."""
     REJOIN = "rejoin"
     """The group membership is no longer valid: join the group again first."""
     UNSUPPORTED = "unsupported"
-    """This broker does not support the request as it is: a version, a format, a codec."""
+    """This broker does not support something in the request: a version, a format, a codec."""
     DENIED = "denied"
-    """This client lacks a right."""
+    """This client lacks a permission."""
     REFUSED = "refused"
-    """The same request would be refused again for another reason: names, settings."""
+    """The same request would be refused again, for some other reason: names, settings."""
     UNKNOWN = "unknown"
-    """The code does not say what to do, so it may be temporary: retried, as RETRY is."""
+    """The code does not say what to do, so the error may be temporary: it is retried, like
+    RETRY."""
 
     @property
     def is_retriable(self) -> bool:
@@ -59,8 +60,8 @@ class ErrorMeaning(Enum):
         return self in (ErrorMeaning.DENIED, ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED)
 
     def refusal_error(self, what: str, *, why: str, do: str, **facts: Any) -> RangelandError:
-        """The error for a request that would be refused again. Rights and versions are up to the
-        brokers' operator; names and settings are the job's."""
+        """The error for a request that would be refused again. Permissions and versions are for the
+        brokers' operator to change, names and settings for the owner of the job."""
         match self:
             case ErrorMeaning.DENIED:
                 return AccessDenied(what, why=why, do=do, operator=BROKER_OPERATOR, **facts)
@@ -72,8 +73,8 @@ class ErrorMeaning(Enum):
 
 
 class GroupMeaning(Enum):
-    """The meaning of an error code for those who join a group or ask about one, where it says more
-    than the ``ErrorMeaning``. The value is for logs."""
+    """What an error code tells those who join a group or ask about one, where that is more than its
+    ``ErrorMeaning`` tells them. The value is for logs."""
 
     OTHER = "other"
     """Nothing more than the ``ErrorMeaning``."""
@@ -85,14 +86,14 @@ class GroupMeaning(Enum):
     """The group has a newer generation; it may still know the member."""
     MEMBER_UNKNOWN = "member unknown"
     INSTANCE_ID_TAKEN = "instance id taken"
-    """Another member has it."""
+    """Another member has this instance id."""
     NO_SUCH_GROUP = "no such group"
     NO_MEMBERS = "no members"
     """The group has no member at this broker."""
     NO_OFFSET = "no offset"
-    """The group has no offset of this partition."""
+    """The group has no offset for this partition."""
     PROTOCOL_MISMATCH = "protocol mismatch"
-    """The group's members use another protocol or assignment than the one that joins."""
+    """The group's members use another protocol or assignment than the member that is joining."""
     GROUP_FULL = "group full"
 
     @property
@@ -108,8 +109,9 @@ class GroupMeaning(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorCode:
-    """A line of a dialect's table. ``description`` completes "the broker says that". The name is
-    for people: callers branch on the meanings and on what else is true of the code."""
+    """A line of a dialect's table. ``description`` completes the sentence "the broker says that
+    ...". The name is for people: callers branch on the meanings and on the other properties of the
+    code."""
 
     number: int
     name: str
@@ -122,19 +124,20 @@ class ErrorCode:
     """The log begins after the requested offset."""
 
     def describe(self, remark: str = "") -> str:
-        """The code's name, and the broker's remark or else the code's description."""
+        """The code's name with the broker's remark, or else with the code's own description."""
         return f"{self.name}: {remark or self.description}"
 
 
 def error_code_lookup(codes: Iterable[ErrorCode]) -> Callable[[int], ErrorCode]:
-    """Looks up a number from the wire in the table; a number that the table lacks gets a line of
-    its own."""
+    """Returns a function that looks up a number from the wire; a number that is not in the table
+    gets a line of its own."""
     by_number = {code.number: code for code in codes}
     return lambda number: by_number.get(number) or unlisted_code(number)
 
 
 def unlisted_code(number: int) -> ErrorCode:
-    """The line for a number that a dialect's table lacks; newer brokers may send one."""
+    """The line for a number that is not in a dialect's table; newer brokers may send such
+    numbers."""
     return ErrorCode(
         number,
         f"error code {number}",

@@ -1,4 +1,4 @@
-"""The request of a fetch, its result, and facts about the returned bytes."""
+"""The request for a fetch, its result, and what is known about the returned bytes."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class ResponseSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchContext:
-    """Facts about fetched records beyond their bytes. They are kept apart from the bytes, so
-    nothing that a broker stores can be mistaken for them."""
+    """What is known about fetched records apart from their bytes. It is kept separately, so that
+    nothing a broker stores can be mistaken for it."""
 
     spans: tuple[ResponseSpan, ...] = ()
     """The broker's own account of the offsets, in order; empty if it gives none."""
     has_gaps: bool = False
     """The broker has confirmed that offsets may be missing because the topic is compacted."""
     tags: tuple[bytes, ...] = ()
-    """Only messages with one of these tags were requested; all if empty."""
+    """Only messages with one of these tags were requested; empty means all messages."""
     from_quarantine: bool = False
     """The records were read from quarantine."""
 
@@ -43,20 +43,22 @@ NO_DATA = memoryview(b"")
 
 @dataclass(frozen=True, slots=True)
 class FetchedRecords:
-    """The bytes of a log that were fetched at ``from_offset``, and what is known about them. Where
-    offsets are bytes, the data begin there; otherwise their first entry may begin before it."""
+    """The bytes of a log that were fetched at ``from_offset``, and what is known about them. If
+    offsets are bytes, the data begin exactly there; otherwise their first entry may begin before
+    it."""
 
     data: memoryview
     from_offset: int
     aborted: tuple[tuple[int, int], ...] = ()
-    """The aborted transactions that were returned with them, as pairs of producer id and first
-    offset; empty if uncommitted records are read."""
+    """The aborted transactions that the broker returned with the records, as pairs of producer id
+    and first offset; empty if uncommitted records are read."""
     context: FetchContext = NO_CONTEXT
     floor: int | None = None
     """Everything before this offset has been read, so no entry may begin before it; None if
     unknown."""
     requested_offset: int | None = None
-    """The offset that was requested, which is in the first entry or before it; None if unknown."""
+    """The offset that was requested, which lies in the first entry or before it; None if
+    unknown."""
     max_batch_bytes: int = MAX_BATCH_BYTES
     """How much memory one batch or message may take (see ``wire.memory_budget``)."""
 
@@ -75,19 +77,21 @@ class FetchedPartition:
     partition: Partition
     meaning: ErrorMeaning
     code_name: str
-    """The name of the partition's error code, with what the broker says about it."""
+    """The name of the partition's error code, with whatever the broker says about it."""
     records: FetchedRecords = NO_RECORDS
     readable_end: int | None = None
-    """The last stable offset or the high watermark, by isolation; None if it is not reported."""
+    """The last stable offset or the high watermark, depending on the isolation; None if it is not
+    reported."""
     preferred: int | None = None
-    """The id of the replica that the broker wants read instead; None if it names none."""
+    """The id of the replica that the broker wants this client to read from instead; None if it
+    names none."""
     leader_hint: Leader | None = None
     """The new leader's address and epoch, as named by a broker that no longer leads the
     partition."""
 
     @property
     def is_empty(self) -> bool:
-        """There are no records, and no offsets are accounted for without records."""
+        """Whether there are no records, and no offsets are accounted for without records."""
         return not len(self.records) and not self.records.context.spans
 
 
@@ -96,7 +100,7 @@ class FetchResult:
     """The response to one fetch request."""
 
     meaning: ErrorMeaning
-    """The meaning of the error code of the whole request; each partition has its own."""
+    """The meaning of the error code for the request as a whole; each partition also has its own."""
     code_name: str
     partitions: tuple[FetchedPartition, ...]
     throttle_ms: int = 0
@@ -113,36 +117,36 @@ class PartitionFetch:
     offset: int
     max_bytes: int
     until_offset: int | None = None
-    """Later records are not needed, but may be returned all the same."""
+    """Records from here on are not needed, but may be returned all the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """The settings of a whole fetch request."""
+    """The settings that apply to a whole fetch request."""
 
     isolation: Isolation
     max_wait_ms: int
-    """How long the broker waits for ``min_bytes``."""
+    """How long the broker may wait until it has ``min_bytes``."""
     max_bytes: int
     min_bytes: int = 1
     rack: str = ""
-    """The rack of this client, for reading from the nearest replica."""
+    """The rack of this client, so that it can read from the nearest replica."""
     tags: tuple[str, ...] = ()
-    """Only messages with one of these tags are wanted; all if empty."""
+    """Only messages with one of these tags are wanted; empty means all messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The log has no offsets from here to ``next_offset``, where an entry follows. The bytes do
-    not say why."""
+    """The log has no offsets from here to ``next_offset``, where an entry follows. The bytes do not
+    say why."""
 
     next_offset: int
 
 
 class UnconfirmedGap(NamedTuple):
-    """Offsets ``[from_offset, until_offset)`` that are missing before ``entry``, the last of a
-    response. Nothing after that entry shows that it is where it says. It ends at
-    ``last_offset``."""
+    """Offsets ``[from_offset, until_offset)`` that are missing before ``entry``, the last entry of
+    a response. It ends at ``last_offset``, and nothing follows it that would show that it is where
+    it claims to be."""
 
     from_offset: int
     until_offset: int
@@ -152,27 +156,27 @@ class UnconfirmedGap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What the complete entries of a response show without being opened."""
+    """What can be said about the complete entries of a response without opening them."""
 
     next_offset: int | None
     """The offset after the last of them; None if there is none: the fetch was too small for the
-    next one, or returned nothing."""
+    next entry, or returned nothing."""
     unconfirmed_gap: UnconfirmedGap | None = None
-    """A gap before the last of them, if only the offset stored in it shows it. None if the
+    """A gap before the last of them that shows only in the offset stored in that entry. None if the
     dialect's brokers say where entries are."""
 
     @property
     def has_certain_end(self) -> bool:
-        """Whether the last of them ends where it claims to: another one follows it, or it is
-        intact. True if the dialect's brokers say where entries are."""
+        """Whether the last of them certainly ends where it claims to: another entry follows, or it
+        is intact. True if the dialect's brokers say where entries are."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedChunk:
-    """Decoded rows of a fetch. The offsets before ``next_offset`` are classed in ``counts``, or
-    covered by its entries where offsets are bytes. ``batch`` has the columns of the dialect's
-    decoder, or is None without rows."""
+    """Decoded rows of a fetch. ``counts`` has the class of every offset before ``next_offset``; if
+    offsets are bytes, it covers the entries before it. ``batch`` has the columns of the dialect's
+    decoder; it is None if there are no rows."""
 
     next_offset: int
     batch: pa.RecordBatch | None
@@ -182,8 +186,8 @@ class DecodedChunk:
 def miscount_error(
     from_offset: int, next_offset: int, rows: int, became: object, why: str = ""
 ) -> ProofFailed:
-    """The error for offsets ``[from_offset, next_offset)`` that were decoded to ``rows``, which
-    contradicts their headers."""
+    """The error for offsets ``[from_offset, next_offset)`` whose decoded ``rows`` contradict their
+    headers."""
     return ProofFailed(
         f"offsets [{from_offset}, {next_offset}) became {became}",
         why=why,

@@ -11,8 +11,8 @@ from rangeland.errors import AccessDenied, LocalProtocolError, RemoteProtocolErr
 
 @dataclass(frozen=True, slots=True)
 class BrokerRequest:
-    """A message to send. ``max_version``: the highest version of it that may be used.
-    ``wait_ms``: how long its response may take, where that is longer than usual."""
+    """A message to send. ``max_version`` is the highest version that may be used for it.
+    ``wait_ms`` is how long its response may take, if that is longer than usual."""
 
     message: Any
     max_version: int | None = None
@@ -20,7 +20,7 @@ class BrokerRequest:
 
 
 class NoCommonVersion(RemoteProtocolError):
-    """The broker and this library support no common version of a request."""
+    """There is no version of a request that both the broker and this library support."""
 
 
 class UnsupportedRequest(NoCommonVersion):
@@ -28,12 +28,12 @@ class UnsupportedRequest(NoCommonVersion):
 
 
 class PeerClosed(Unreachable):
-    """The peer closed the connection: what a login gets in place of a response."""
+    """The peer closed the connection: a login may get this instead of a response."""
 
 
 class LoginClosed(AccessDenied):
-    """The peer closed the connection at this ``step`` of a login. That may be how it refuses the
-    login, or it may be shutting down, so it is certain only if it happens twice."""
+    """The peer closed the connection at this ``step`` of a login. It may do so because it refuses
+    the login or because it is shutting down, so a refusal is certain only if it happens twice."""
 
     def __init__(
         self, what: str, *, step: int, why: str = "", do: str = "", **answers_and_facts: Any
@@ -47,11 +47,11 @@ class LoginClosed(AccessDenied):
 
 
 class KerberosContext(Protocol):
-    """The client's side of one login with Kerberos."""
+    """The client's side of a single Kerberos login."""
 
     @property
     def who(self) -> str:
-        """The name of the client that logs in, for messages."""
+        """The name of the client that is logging in, for messages."""
 
     @property
     def is_complete(self) -> bool:
@@ -59,23 +59,23 @@ class KerberosContext(Protocol):
 
     @property
     def first_token(self) -> bytes:
-        """The token with which the login begins."""
+        """The token that begins the login."""
 
     def step(self, challenge: bytes) -> bytes:
-        """Takes the broker's token, and returns the next, which may be empty."""
+        """Takes the broker's token and returns the next one, which may be empty."""
 
     def unwrap(self, message: bytes) -> bytes:
         """Unwraps a message that the broker has signed."""
 
     def wrap(self, message: bytes) -> bytes:
-        """Signed, not encrypted."""
+        """Wraps a message: it is signed but not encrypted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The credentials of a login: ``username`` and ``password``, a ``token`` with ``extensions``,
-    or a ``kerberos`` context, by mechanism. ``is_delegated``: name and password are a Kafka
-    delegation token."""
+    """The credentials for a login. Depending on the mechanism: ``username`` and ``password``, a
+    ``token`` with ``extensions``, or a ``kerberos`` context. ``is_delegated``: name and password
+    are a Kafka delegation token."""
 
     mechanism: str
     username: str = ""
@@ -87,7 +87,7 @@ class Credentials:
 
 
 def unmatched_response_error(why: str, **facts: Any) -> RemoteProtocolError:
-    """The error for a response that answers no request of its connection."""
+    """The error for a response that matches no request of its connection."""
     return RemoteProtocolError(
         "a response arrived that belongs to no request",
         why=why,
@@ -97,27 +97,27 @@ def unmatched_response_error(why: str, **facts: Any) -> RemoteProtocolError:
 
 
 class ProtocolSession(ABC):
-    """The state of one connection, without its socket. The defaults suit a protocol without an
-    opening, which all versions of its peers speak alike."""
+    """The state of one connection, without its socket. The defaults suit a protocol that has no
+    opening and that all versions of its peers speak alike."""
 
     def open(self) -> bytes:
-        """The first frame to send, before any request; empty if the protocol needs none."""
+        """The first frame to send, before any request; empty if the protocol does not need one."""
         return b""
 
     def take_negotiation(self, response: memoryview) -> bytes | None:
-        """Takes the response to the last opening frame. Returns the next frame, or None when the
+        """Takes the response to the last opening frame. Returns the next frame, or None once the
         session is open."""
         raise LocalProtocolError("this protocol has no opening, so nothing can answer one")
 
     def skip_opening(self) -> bytes:
-        """The peer closed the connection instead of answering the opening: from now on this
-        session uses the oldest versions. Returns a frame that such a peer answers and that has
-        no effect; empty if the protocol has no opening."""
+        """Call this if the peer closed the connection instead of answering the opening: from then
+        on, the session uses the oldest versions. Returns a frame that such a peer answers and that
+        has no effect; empty if the protocol has no opening."""
         return b""
 
     def version_probe(self) -> bytes:
-        """A frame that peers of every version answer, those without an opening differently;
-        empty if the protocol has none."""
+        """A frame that peers of every version answer, though those that do not know the opening
+        answer it differently; empty if the protocol has none."""
         return b""
 
     def is_too_old(self, response: memoryview) -> bool:
@@ -126,14 +126,14 @@ class ProtocolSession(ABC):
 
     @abstractmethod
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
-        """A whole frame, and the id that its response will carry."""
+        """The id that the response will carry, and a complete frame."""
 
     @abstractmethod
     def decode(self, response: memoryview) -> tuple[int, Any] | None:
         """The id and the response that this frame completes; responses may come in any order. None
         if more frames are needed, or if this frame is not a response. Raises RemoteProtocolError
-        for one that belongs to no request: close the connection then, since later ones cannot be
-        matched either."""
+        for a response that belongs to no request: then close the connection, since later responses
+        cannot be matched either."""
 
     def due(self) -> bytes:
         """A frame to send before waiting any longer; empty if there is none."""

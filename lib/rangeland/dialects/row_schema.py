@@ -10,8 +10,8 @@ from rangeland.dialects.dialect import load_dialect
 
 
 def rows_of(dialect: str) -> pa.Schema:
-    """The columns that ``read_slices`` returns, and that land if no transform changes them. Raises
-    JobFileError for an unknown dialect."""
+    """The columns that ``read_slices`` returns, and that land unless a transform changes them.
+    Raises JobFileError for an unknown dialect."""
     capabilities = load_dialect(dialect).capabilities
     return row_schema(broker=capabilities.numbered_per_broker, extra=capabilities.columns)
 

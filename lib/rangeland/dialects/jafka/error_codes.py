@@ -1,10 +1,10 @@
-"""Jafka's error codes, one line each: the name of a number and its meaning for a reader.
+"""Jafka's error codes, one per line: the name of a number and what it means for a reader.
 
-The numbers are those of ErrorMapping, which Jafka has inherited from Kafka 0.7. There are few,
-because a broker closes the connection if it does not understand a request.
+The numbers are those of ErrorMapping, which Jafka inherited from Kafka 0.7. There are few, because
+a broker closes the connection if it does not understand a request.
 
-Two responses have no error code although one could be expected: a topic that does not exist reads
-like an idle one (code 0, no bytes), and so does a partition that was never written to.
+Two cases have no error code, although one might expect it: a topic that does not exist looks like
+an idle one (code 0, no bytes), and so does a partition that was never written to.
 """
 
 from __future__ import annotations

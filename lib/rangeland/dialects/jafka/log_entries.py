@@ -1,13 +1,13 @@
 """The entries of a Jafka log as a fetch returns them: finds them, and opens compressed ones.
 
-An offset is the byte position of an entry in its log. The bytes do not contain it: the caller must
-know where they were fetched. A walk goes from length to length. At an offset inside an entry the
-length is meaningless, which shows only by its consequences (too short, an unknown format, a wrong
-checksum).
+An offset is the byte position of an entry in its log. The bytes themselves do not contain it: the
+caller must know from where they were fetched. A walk goes from length to length. Inside an entry,
+what is read as a length is meaningless, and this shows only in its consequences (an entry that is
+too short, an unknown format, a wrong checksum).
 
-A packed entry contains a set of entries, compressed. All of them have the offset of the packed
-entry. No client compresses packed entries again, but brokers accept them and upstream's reader
-opens them, so they are opened here as well.
+A packed entry contains a compressed set of entries. All of them have the offset of the packed
+entry. No client nests packed entries, but brokers accept nested ones and upstream's reader opens
+them, so they are opened here as well.
 
 Pure functions of bytes. Plain messages are never examined one by one here.
 """
@@ -42,11 +42,11 @@ from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 LENGTH_BYTES: Final = ENTRY_HEADER.byte_index_of("magic")
 KIND_BYTES: Final = ENTRY_HEADER.byte_index_of("crc")
-"""The bytes of an entry that show its kind."""
+"""How many bytes of an entry are needed to tell its kind."""
 _KIND: Final = Struct(">iBB")
 
 CODECS: Final[Mapping[int, Codec]] = {1: Codec.GZIP}
-"""The codecs, by their numbers in the attributes of an entry. 0 is none."""
+"""The codecs, by their numbers in the attributes of an entry. 0 means none."""
 GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 MAX_DEPTH: Final = 8
 
@@ -73,8 +73,8 @@ def scan(fetched: FetchedRecords) -> Scan:
 
 def entry_around(fetched: FetchedRecords, target: int) -> tuple[int, int | None]:
     """The beginning and end of the entry that contains ``target``, found by walking from the first
-    entry. End None: the walk did not reach it, and the first value is where it stopped. Raises
-    BadRecord."""
+    entry. If the end is None, the walk did not reach it, and the first value is where the walk
+    stopped. Raises BadRecord."""
     from_offset = fetched.from_offset
     walk = _walk(fetched, target - from_offset + 1)
     if walk.end > target - from_offset:
@@ -83,7 +83,7 @@ def entry_around(fetched: FetchedRecords, target: int) -> tuple[int, int | None]
 
 
 def _walk(fetched: FetchedRecords, width: int) -> EntryWalk:
-    """A walk over the entries that begin in the first ``width`` bytes. Raises BadRecord."""
+    """A walk over the entries within the first ``width`` bytes. Raises BadRecord."""
     records = fetched.data
     from_offset = fetched.from_offset
     walk = jafka_decoder().walk_entries(records, width)
@@ -104,8 +104,8 @@ def check_begins_with_entry(records: memoryview, offset: int) -> None:
 def entry_fault_error(
     records: memoryview, byte_index: int, from_offset: int, fault: SetFault
 ) -> BadRecord:
-    """The error for the entry at the byte ``byte_index``. Its end is believed if another entry may
-    begin there, or if the fetched bytes end there."""
+    """The error for the entry at ``byte_index``. Its end is believed if another entry may begin
+    there, or if the fetched bytes end there."""
     offset = from_offset + byte_index
     reason = fault.reason
     if byte_index + KIND_BYTES > len(records):
@@ -120,7 +120,7 @@ def entry_fault_error(
 
 
 def _kind_at(records: memoryview, byte_index: int) -> tuple[int, int, int]:
-    """Length, magic and codec of the entry there."""
+    """Length, magic and codec of the entry at a byte index."""
     length, magic, attributes = _KIND.unpack_from(records, byte_index)
     return length, magic, attributes & CODEC_MASK
 
@@ -142,7 +142,7 @@ def _kind_fault(records: memoryview, byte_index: int) -> SetFault:
 @dataclass(slots=True)
 class Unpacked:
     """The contents of a packed entry at ``offset``: plain sets in order, and the number of
-    messages. Together they may take ``max_bytes``."""
+    messages. Together they may take up to ``max_bytes``."""
 
     offset: int
     max_bytes: int = MAX_BATCH_BYTES
@@ -151,7 +151,7 @@ class Unpacked:
     size_bytes: int = 0
 
     def add(self, stored: memoryview, depth: int = 1) -> None:
-        """Adds everything in ``stored``, a complete packed entry. Raises NotDecompressible."""
+        """Adds the contents of ``stored``, a complete packed entry. Raises NotDecompressible."""
         data = self._open(stored, depth)
         byte_index = 0
         while byte_index < len(data):
@@ -190,7 +190,7 @@ class Unpacked:
 
 
 def is_packed_set(value: memoryview) -> bool:
-    """Whether these bytes are a compressed set of entries with correct checksums."""
+    """Whether these bytes are a compressed set of entries whose checksums are correct."""
     try:
         data = decompress(Codec.GZIP, value)
     except NotDecompressible:

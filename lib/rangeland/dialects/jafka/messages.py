@@ -1,11 +1,12 @@
 """Jafka's messages: requests as declarations, responses as values that refer to their request.
 
 A request is ``int32 size | int16 key | body``, a response ``int32 size | int16 error | body``.
-There are no versions, correlation ids or client ids: the responses on a connection come in the
-order of its requests, and only the request says what a response is about.
+There are no versions, correlation ids or client ids: responses arrive on a connection in the order
+of the requests, and only the request says what a response is about.
 
-Lists have an int16 count or none, which no type of ``wire`` has, so those few bytes are read and
-written here. Whatever the bytes are, reading returns a value or raises RemoteProtocolError.
+Lists have an int16 count or none at all, which no type in ``wire`` supports, so those few bytes are
+read and written here. Whatever the bytes are, reading returns a value or raises
+RemoteProtocolError.
 """
 
 from __future__ import annotations
@@ -49,8 +50,7 @@ class ResponseHeader(NamedTuple):
 
 
 class SingleHeader(NamedTuple):
-    """The header before each of the responses to a multi-fetch. ``size`` counts the bytes after
-    it."""
+    """The header before each response within a multi-fetch. ``size`` counts the bytes after it."""
 
     size: I32
     error_code: I16
@@ -78,7 +78,7 @@ _SIZE_BYTES: Final = SINGLE_HEADER.byte_index_of("error_code")
 
 @message(key=0, versions=(0, 0))
 class ProduceRequest:
-    """Has no response. ``partition`` -1: the broker chooses one."""
+    """There is no response. ``partition`` -1: the broker chooses one."""
 
     topic: String
     partition: Int32
@@ -95,7 +95,7 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class MultiFetchRequest:
-    """Several fetches in one request; at most ``MAX_FETCHES``."""
+    """Several fetches in one request, at most ``MAX_FETCHES``."""
 
     fetches: tuple[FetchRequest, ...]
 
@@ -103,7 +103,7 @@ class MultiFetchRequest:
 @message(key=4, versions=(0, 0))
 class OffsetsRequest:
     """``time_ms`` may be ``LATEST_TIME`` or ``EARLIEST_TIME``. ``broker`` is the name of the broker
-    that is asked; it is not sent."""
+    to ask; it is not sent."""
 
     topic: String
     partition: Int32
@@ -116,7 +116,8 @@ Request = ProduceRequest | FetchRequest | MultiFetchRequest | OffsetsRequest
 
 
 def encode_request(request: Request) -> list[Buffer]:
-    """Key and body. Raises LocalProtocolError for a request that cannot be sent."""
+    """The key and body of a request. Raises LocalProtocolError for a request that cannot be
+    sent."""
     if not isinstance(request, MultiFetchRequest):
         return [REQUEST_HEADER.write(RequestHeader(spec_of(type(request)).key)), encode(request, 0)]
     count = len(request.fetches)
@@ -135,7 +136,7 @@ def encode_request(request: Request) -> list[Buffer]:
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
-    """``records`` are entries as in the log; the last may be incomplete."""
+    """``records`` are entries as stored in the log; the last may be incomplete."""
 
     request: FetchRequest
     error_code: int
@@ -144,7 +145,7 @@ class FetchResponse:
 
 @dataclass(frozen=True, slots=True)
 class MultiFetchResponse:
-    """``error_code`` is always 0: each response has its own."""
+    """``error_code`` is always 0: each of the responses has a code of its own."""
 
     error_code: int
     responses: tuple[FetchResponse, ...]
@@ -169,8 +170,8 @@ class _OffsetList:
 
 
 def read_response(request: Request, buffer: memoryview, offset: int = 0) -> tuple[Response, int]:
-    """The response to ``request`` at ``offset``, and where it ends. The response to a plain fetch
-    extends to the end of the buffer."""
+    """The response to ``request`` that begins at ``offset``, and where it ends. The response to a
+    plain fetch extends to the end of the buffer."""
     try:
         return _READERS[type(request)](request, buffer, offset)
     except RemoteProtocolError as error:
@@ -184,7 +185,7 @@ def read_response(request: Request, buffer: memoryview, offset: int = 0) -> tupl
 
 
 def read_whole(request: Request, buffer: memoryview) -> Response:
-    """The response that fills ``buffer``; left-over bytes are refused."""
+    """The response that fills ``buffer``; trailing bytes are an error."""
     value, end = read_response(request, buffer)
     if end == len(buffer):
         return value

@@ -1,10 +1,10 @@
-"""Turns fetched bytes into rows, with every byte of the log accounted for.
+"""Turns fetched bytes into rows, and accounts for every byte of the log.
 
 A walk takes consecutive plain entries as they are, opens packed ones, and stops at the end of the
 range, which must be the end of an entry. All messages are then decoded in one call.
 
-Messages are counted twice: by the walk, and by the decoder as rows. If the two disagree, nothing is
-returned.
+Messages are counted twice: by the walk, and by the decoder as rows. If the two counts disagree,
+nothing is returned.
 
 Pure: no I/O, no state between calls. The bytes do not contain the offset at which they begin.
 """
@@ -37,18 +37,19 @@ from rangeland.wire.bounded_decompression import NotDecompressible
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, RECORD_BYTES
 
 MAX_CHUNK_BYTES = 64 << 20
-"""A chunk ends after the entry with which its decompressed messages exceed this."""
+"""A chunk ends after the entry that takes its decompressed messages past this size."""
 
 
 def decode_chunks(
     fetched: FetchedRecords, from_offset: int, until_offset: int, *, reports_gaps: bool = False
 ) -> Iterator[DecodedChunk]:
-    """The entries from ``from_offset`` on, in chunks of bounded memory. Each continues where the
-    previous one ends; the last ends at ``until_offset`` or after the last complete entry. Entries
-    follow one another without gaps.
+    """The entries from ``from_offset`` on, in chunks of bounded memory. Each chunk continues where
+    the previous one ends; the last ends at ``until_offset`` or after the last complete entry. There
+    are no gaps between entries.
 
-    Raises BadRecord with the damage, and where reading resumes after it if that is known; also for
-    an entry that extends beyond ``until_offset``."""
+    Raises BadRecord, which says what is damaged and, if known, where reading can resume; also
+    raised for an entry that extends beyond ``until_offset``.
+    """
     while from_offset < until_offset:
         records = fetched.data[from_offset - fetched.from_offset :]
         max_bytes = fetched.max_batch_bytes
@@ -68,8 +69,8 @@ def decode_chunk(
     max_batch_bytes: int = MAX_BATCH_BYTES,
 ) -> DecodedChunk:
     """The complete entries at the beginning of ``records``, up to ``until_offset`` or until
-    ``max_bytes`` are decompressed. ``next_offset`` of the result is ``from_offset`` if there is no
-    complete entry. Raises what ``decode_chunks`` raises."""
+    ``max_bytes`` are decompressed. If there is no complete entry, ``next_offset`` of the result is
+    ``from_offset``. Raises what ``decode_chunks`` raises."""
     walk = _EntryWalker(records, from_offset, until_offset - from_offset, max_batch_bytes)
     while walk.byte_index < walk.width and walk.unpacked_bytes < max_bytes:
         if not walk.take(max_bytes - walk.unpacked_bytes):
@@ -82,7 +83,7 @@ def decode_chunk(
 @dataclass(slots=True)
 class _EntryWalker:
     """Takes entries from the beginning of ``records``, which is at ``from_offset``, up to ``width``
-    bytes. All before ``byte_index`` are in ``sets``."""
+    bytes. Everything before ``byte_index`` is in ``sets``."""
 
     records: memoryview
     from_offset: int
@@ -91,12 +92,12 @@ class _EntryWalker:
     byte_index: int = 0
     sets: list[MessageSet] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
-    """The offset at which the packed entry of each set ends; -1 for plain sets."""
+    """For each set, the offset at which its packed entry ends; -1 for plain sets."""
     messages: int = 0
     unpacked_bytes: int = 0
 
     def take(self, max_bytes: int) -> bool:
-        """Takes consecutive plain entries, then a packed one. False: there is neither."""
+        """Takes consecutive plain entries, then a packed one. Returns False if there is neither."""
         start = self.byte_index
         records = self.records[start:]
         limit = min(self.width - start, max_bytes)
@@ -114,7 +115,7 @@ class _EntryWalker:
         return self.byte_index > start
 
     def _take_packed(self) -> None:
-        """Takes the packed entry at ``byte_index``: all messages in it."""
+        """Takes all messages of the packed entry at ``byte_index``."""
         start = self.byte_index
         end = start + LENGTH_BYTES + ENTRY_HEADER.read(self.records, start).length
         unpacked = Unpacked(self.from_offset + start, self.max_batch_bytes)
@@ -138,7 +139,7 @@ class _EntryWalker:
             raise beyond_range_error(begin + self.width, begin + last_start, begin + end)
 
     def finish(self) -> DecodedChunk:
-        """The chunk of all entries that were taken. Raises BadRecord if one cannot be decoded, and
+        """The chunk of all entries taken so far. Raises BadRecord if one cannot be decoded, and
         ProofFailed if rows are missing."""
         batch = self._decode() if self.sets else None
         rows = batch.num_rows if batch is not None else 0
@@ -157,8 +158,9 @@ class _EntryWalker:
         return batch
 
     def _check_plain_messages_are_unpacked(self, batch: pa.RecordBatch) -> None:
-        """Raises BadRecord for a packed entry that is marked as plain: no checksum covers the bits
-        for the codec. Such a message is itself a compressed set with correct checksums."""
+        """Raises BadRecord for a packed entry that is marked as plain, which is possible because no
+        checksum covers the bits for the codec. Such a message is recognized by its value: a
+        compressed set with correct checksums."""
         packed_at = {s.base_offset for s in self.sets if s.is_packed}
         values = batch.column(columns.VALUE.name)
         offsets = batch.column(columns.OFFSET.name)
@@ -173,7 +175,8 @@ class _EntryWalker:
                 raise entry_error(offset, why, next_offset=end)
 
     def _entry_error(self, error: UndecodableEntry) -> BadRecord:
-        """The decoder's error, which counts sets, as one that names the entry by its offset."""
+        """Turns the decoder's error, which counts sets, into one that names the entry by its
+        offset."""
         message_set = self.sets[error.set]
         end = self.ends[error.set]
         fault = error.fault
@@ -187,8 +190,8 @@ class _EntryWalker:
 
 def beyond_range_error(range_end: int, from_offset: int, until_offset: int) -> BadRecord:
     """The error for an entry at ``[from_offset, until_offset)`` in a range that ends before it
-    does: a plan's ranges end where entries end, so the length of this one, or of an earlier one, is
-    damaged."""
+    does. A plan's ranges end where entries end, so the length of this entry, or of an earlier one,
+    is damaged."""
     occupied = f"it occupies [{from_offset}, {until_offset})"
     why = f"{occupied}, but the range ends at {range_end}, where an entry began"
     return entry_error(from_offset, why, entry_end=until_offset)

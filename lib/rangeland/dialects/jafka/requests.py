@@ -1,9 +1,9 @@
 """Jafka's side of the dialect interface: requests as messages, responses as values.
 
 Pure. Every broker has its own partitions and does not know other brokers, so each is asked
-separately. There is no metadata: fetches of zero bytes show how many partitions a topic has, and
-a request for its end shows whether the topic exists. Nothing outside this module sees the special
-values of the protocol (-1 latest, -2 earliest).
+separately. There is no metadata: fetches of zero bytes show how many partitions a topic has, and a
+request for its end shows whether the topic exists. The special values of the protocol (-1 latest,
+-2 earliest) are not visible outside this module.
 """
 
 from __future__ import annotations
@@ -51,13 +51,14 @@ CAPABILITIES: Final = Capabilities(
 )
 
 FIRST_PARTITIONS: Final = 4
-"""How many partitions are requested at first. A broker logs an error for each missing one."""
+"""How many partitions are requested at first. A broker logs an error for each that does not
+exist."""
 MAX_PARTITIONS: Final = 1 << 12
 ALL_OFFSETS: Final = 2**31 - 1
 UNKNOWN_TOPIC: Final = "UNKNOWN_TOPIC_OR_PARTITION"
-"""Brokers have no code for it. The name is the one that Kafka uses."""
+"""Brokers have no code for this. The name is the one that Kafka uses."""
 _INVALID_NAME: Final = re.compile(r"/|[\x00-\x1f\x7f-\x9f]|^\.{0,2}$|^.{256,}$", re.DOTALL)
-"""Topic names that brokers refuse, with a code that does not say so. Upstream:
+"""Topic names that brokers refuse, with a code that does not say why. Upstream:
 TopicNameValidator.java."""
 
 
@@ -67,8 +68,8 @@ TopicNameValidator.java."""
 def find_leaders(
     topics: Sequence[str] | None, seeds: Sequence[Address], named_brokers: Mapping[str, Address]
 ) -> Search:
-    """Asks every broker. Raises JobFileError for a pattern, and if brokers have no names, which
-    partitions need; Unreachable if no broker answers."""
+    """Asks every broker. Raises JobFileError for a pattern, and if brokers have no names, because
+    partitions need them; Unreachable if no broker answers."""
     if topics is None:
         raise JobFileError(
             "the topics of a pattern cannot be found",
@@ -100,8 +101,9 @@ def find_leaders(
 
 @dataclass(slots=True)
 class _BrokerSearch:
-    """One broker's answers about one topic. ``code`` is the error code of the partition at which
-    counting ended; NONE if that is the one after the last. ``written``: a partition has a log."""
+    """What one broker has answered about one topic. ``code`` is the error code of the partition at
+    which counting ended; NONE if counting ended after the last partition. ``written``: at least one
+    partition has a log."""
 
     count: int = 0
     is_counted: bool = False
@@ -124,8 +126,8 @@ class _BrokerSearch:
 def _search_broker(
     address: Address, topics: Sequence[str]
 ) -> Generator[LeaderRequest, Any, dict[str, _BrokerSearch] | NoSeedAnswered]:
-    """Asks a broker how many partitions it has of each topic, and whether any of them has a log.
-    Returns a NoSeedAnswered if it does not answer."""
+    """Asks a broker how many partitions of each topic it has, and whether any of them has a log.
+    Returns NoSeedAnswered if the broker does not answer."""
     searches = {topic: _BrokerSearch() for topic in topics}
     step = FIRST_PARTITIONS
     while remaining := [topic for topic, search in searches.items() if not search.is_counted]:
@@ -138,7 +140,7 @@ def _search_broker(
         for topic, response in zip(remaining, responses, strict=True):
             searches[topic].take(response.responses)
         step *= 2
-    # Only partitions that exist: for any other the broker closes the connection.
+    # Ask only about partitions that exist: for any other, the broker closes the connection.
     logs = [
         Partition(topic, number) for topic in searches for number in range(searches[topic].count)
     ]
@@ -155,7 +157,8 @@ def _search_broker(
 
 
 def _partitions_request(topic: str, first: int, count: int) -> BrokerRequest:
-    """Asks whether partitions exist. It fetches no bytes: only the error codes matter."""
+    """A request that shows whether partitions exist. It fetches no bytes: only the error codes
+    matter."""
     numbers = range(first, first + count)
     requests = (m.FetchRequest(topic=topic, partition=n, offset=0, max_bytes=0) for n in numbers)
     return BrokerRequest(m.MultiFetchRequest(tuple(requests)))
@@ -167,7 +170,8 @@ def _view(
     named_brokers: Mapping[str, Address],
     unreachable: Mapping[str, str],
 ) -> TopicView:
-    """The topic as all brokers together describe it. Leaders are the brokers with a log of it."""
+    """The topic as all brokers together describe it. Its leaders are the brokers that have a log of
+    it."""
     written = {
         name: searches[topic] for name, searches in searches_of.items() if searches[topic].written
     }
@@ -202,8 +206,8 @@ def _view(
 def offsets_requests(
     leaders: Mapping[Partition, Leader], when: Earliest | Latest | AtTime, isolation: Isolation
 ) -> list[BrokerRequest]:
-    """One request per partition for the end, two for anything else: only the one for the end lists
-    all segments."""
+    """One request per partition for the end, two for anything else: the request for the end is the
+    only one that lists all segments."""
     match when:
         case Earliest():
             bounds = [(m.EARLIEST_TIME, 1), (m.LATEST_TIME, ALL_OFFSETS)]
@@ -229,9 +233,9 @@ def _offsets_request(partition: Partition, time_ms: int, max_count: int) -> Brok
 
 
 def read_offsets(responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
-    """The offset by partition. A partition that was never written to begins and ends at 0. A time
-    leads to the start of a segment at or before it, or to the log's beginning if the broker names
-    no segment."""
+    """The offset by partition. A partition that was never written to begins and ends at 0. For a
+    time, the result is the start of a segment at or before it, or the log's beginning if the broker
+    names no segment."""
     by_partition: dict[Partition, list[m.OffsetsResponse]] = {}
     for response in responses:
         request = response.request
@@ -241,7 +245,7 @@ def read_offsets(responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
 
 
 def _read_offset(responses: Sequence[m.OffsetsResponse]) -> OffsetResult:
-    """The offset that all responses about one partition show together."""
+    """The offset that follows from all responses about one partition."""
     code = next(
         (c for a in responses if (c := error_code_of(a.error_code)).number != NONE),
         error_code_of(NONE),
@@ -266,8 +270,8 @@ def _read_offset(responses: Sequence[m.OffsetsResponse]) -> OffsetResult:
 def records_requests(
     fetches: Sequence[PartitionFetch], options: FetchOptions
 ) -> list[BrokerRequest]:
-    """One request for everything. A broker neither waits for more data nor limits the whole
-    response, so nothing in ``options`` is sent."""
+    """One request for all partitions. A broker neither waits for more data nor limits the response
+    as a whole, so nothing in ``options`` is sent."""
     requests = tuple(
         m.FetchRequest(
             topic=a.partition.topic,
@@ -285,8 +289,8 @@ def read_records(
     fetches: Sequence[PartitionFetch],
     isolation: Isolation,
 ) -> FetchResult:
-    """What came for each partition, in the order of the request. Brokers do not report how far a
-    log can be read."""
+    """What was returned for each partition, in the order of the request. Brokers do not report up
+    to where a log can be read."""
     (response,) = responses
     is_one = isinstance(response, m.FetchResponse)
     whole = error_code_of(NONE if is_one else response.error_code)

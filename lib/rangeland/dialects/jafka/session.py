@@ -1,4 +1,4 @@
-"""One connection's state as a value: the unanswered requests, in order.
+"""The state of one connection as a value: the unanswered requests, in order.
 
 Bytes in, bytes out; the owner of the socket sends the returned frames. Nothing is negotiated: a
 connection is ready as soon as it is open. A response carries no id, so it belongs to the oldest
@@ -16,9 +16,8 @@ from rangeland.wire.framing import frame
 
 
 class JafkaSession(ProtocolSession):
-    """The protocol state of one connection to a Jafka broker. A connection that was lost takes its
-    session with it. Not for several threads at once. ``client_id`` is not sent: the protocol has no
-    place for it."""
+    """The protocol state of one connection to a Jafka broker. A session ends with its connection.
+    Not thread-safe. ``client_id`` is not sent, because the protocol has no field for it."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
@@ -27,11 +26,11 @@ class JafkaSession(ProtocolSession):
 
     @property
     def unanswered(self) -> int:
-        """The number of requests that have no response yet."""
+        """The number of requests that have not been answered yet."""
         return len(self._pending)
 
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
-        """The request's id and its frame. A response is expected, except to a Produce.
+        """The request's id and its frame. A response is expected, unless this is a Produce.
         ``max_version`` is ignored: there are no versions."""
         whole = frame(*encode_request(request))
         request_id = self._next_id
@@ -41,8 +40,8 @@ class JafkaSession(ProtocolSession):
         return request_id, whole
 
     def decode(self, response: memoryview) -> tuple[int, Any]:
-        """The id of the oldest unanswered request and the value of a whole frame. Records in
-        it are slices of the frame. Raises RemoteProtocolError for an unexpected response."""
+        """The id of the oldest unanswered request, and the value of a complete frame. Records in it
+        are slices of the frame. Raises RemoteProtocolError for an unexpected response."""
         if not self._pending:
             size = len(response)
             raise unmatched_response_error(f"it has {size} bytes", size=size)

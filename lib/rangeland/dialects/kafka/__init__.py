@@ -18,7 +18,8 @@ from rangeland.dialects.kafka.session import KafkaSession
 
 
 class KafkaDialect(Dialect):
-    """Kafka's dialect: each method is a pure function of the module that has its rules."""
+    """Kafka's dialect: each method delegates to a pure function in the module that implements its
+    rules."""
 
     capabilities = requests.CAPABILITIES
 

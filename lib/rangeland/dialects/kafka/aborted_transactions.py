@@ -1,6 +1,6 @@
-"""Which entries of a Kafka log belong to aborted transactions.
+"""Decides which entries of a Kafka log belong to aborted transactions.
 
-As in Kafka's own consumer (CompletedFetch): by the list that is returned with a fetch, and by abort
+Works like Kafka's own consumer (CompletedFetch): from the list that a fetch returns, and from abort
 markers. Pure functions of bytes.
 """
 
@@ -25,7 +25,7 @@ _ABORT = 0
 
 
 class AbortedTransactions:
-    """The producers that are inside an aborted transaction, at the entry that was read last."""
+    """The producers that are inside an aborted transaction, as of the last entry that was read."""
 
     def __init__(self, aborted: Sequence[Aborted]) -> None:
         self._pending = deque(sorted(aborted, key=lambda t: t[1]))
@@ -37,13 +37,13 @@ class AbortedTransactions:
 
     @property
     def opens_at(self) -> int:
-        """The offset at which the next aborted transaction opens: if none is open, entries that end
-        before it are in none."""
+        """The offset at which the next aborted transaction opens. If none is open now, entries that
+        end before this offset belong to none."""
         return self._pending[0][1] if self._pending else MAX_OFFSET
 
     def is_aborted(self, entry: LogEntry, *, is_passed: bool = False) -> bool:
         """Whether the entry belongs to an aborted transaction. Must be called for every entry, in
-        order. The next marker of a producer whose aborted transaction is open ends it, so a marker
+        order. If a producer's aborted transaction is open, its next marker ends it, so a marker
         that is skipped need not be readable."""
         producer = entry.producer_id
         if producer < 0:
@@ -60,7 +60,7 @@ class AbortedTransactions:
         return False
 
     def open_at(self, until_offset: int) -> tuple[Aborted, ...]:
-        """The transactions that are open now or begin before ``until_offset``."""
+        """The transactions that are open now, and those that begin before ``until_offset``."""
         pending = [t for t in self._pending if t[1] < until_offset]
         return (*self._open.items(), *pending)
 
@@ -68,22 +68,22 @@ class AbortedTransactions:
 def aborted_within(
     fetched: FetchedRecords, from_offset: int, until_offset: int
 ) -> tuple[Aborted, ...]:
-    """The aborted transactions that can affect the offsets ``[from_offset, until_offset)``: they do
-    not end before these offsets, or begin after them."""
+    """The aborted transactions that can affect the offsets ``[from_offset, until_offset)``: all
+    except those that end before these offsets or begin after them."""
     transactions = AbortedTransactions(fetched.aborted)
     try:
         for entry in entries(fetched, from_offset):
             if entry.last_offset >= from_offset:
                 break
             transactions.is_aborted(entry, is_passed=True)
-    except BadRecord:  # the entry at ``from_offset``: all before it have been read
+    except BadRecord:  # the entry at ``from_offset``: everything before it has been read
         pass
     return transactions.open_at(until_offset)
 
 
 def _is_abort_marker(entry: LogEntry, *, is_passed: bool) -> bool:
-    """Whether a control batch has an abort marker. A marker is one record; a cleaner may have
-    removed it and kept the batch."""
+    """Whether a control batch contains an abort marker. A marker is one record; a cleaner may have
+    removed it but kept the batch."""
     try:
         keys = records_of(entry, entry.base_offset, entry.last_offset + 1).column("key")
     except BadRecord:

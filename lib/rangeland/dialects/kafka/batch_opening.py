@@ -1,10 +1,11 @@
-"""Opens consecutive batches, many in one step: verifies checksums and decompresses.
+"""Opens many consecutive batches in one step: verifies checksums and decompresses.
 
 An uncompressed batch becomes a row of numbers and nothing else, so that a log of small batches is
-read as fast as one of large batches. Markers are verified, and have nothing to decompress.
+read as fast as one of large batches. Transaction markers are verified, but have nothing to
+decompress.
 
-Pure functions of bytes. A damaged batch raises the same error as when it is opened alone; the first
-of them is reported.
+Pure functions of bytes. A damaged batch raises the same error as if it had been opened alone; if
+there are several, the first is reported.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from rangeland.wire.memory_budget import HEADER_BYTES, RECORD_BYTES
 def open_group(
     group: BatchGroup, payloads: Payloads, max_bytes: int, max_batch_bytes: int
 ) -> tuple[int, int]:
-    """Adds the contents of the batches to ``payloads``, up to the one with which ``max_bytes`` are
-    reached; none may take more than ``max_batch_bytes``. Returns how many batches were opened and
-    the memory they take without headers: the decompressed bytes, and ``RECORD_BYTES`` for each
-    record. Raises BadRecord."""
+    """Adds the contents of the batches to ``payloads``, up to and including the one with which
+    ``max_bytes`` are reached; none may take more than ``max_batch_bytes``. Returns how many batches
+    were opened and how much memory they take, not counting headers: the decompressed bytes, and
+    ``RECORD_BYTES`` for each record. Raises BadRecord."""
     if (group.heads[:, BatchColumn.ATTRIBUTES] & CODEC_MASK).any():
         return _open_packed(group, payloads, max_bytes, max_batch_bytes)
     return _open_stored(group, payloads, max_bytes, max_batch_bytes)
@@ -69,7 +70,7 @@ def _open_stored(
 def _open_packed(
     group: BatchGroup, payloads: Payloads, max_bytes: int, max_batch_bytes: int
 ) -> tuple[int, int]:
-    """Adds batches of which some are compressed."""
+    """Adds batches, some of which are compressed."""
     records, heads = group
     size = 0
     max_headers = max_batch_bytes // HEADER_BYTES
@@ -92,7 +93,8 @@ def _open_packed(
 
 
 def _raise_damage(group: BatchGroup, row: int, max_batch_bytes: int) -> NoReturn:
-    """Raises the error of a batch that is damaged or too large, as when it is opened alone."""
+    """Raises the error for a batch that is damaged or too large, the same as if it had been opened
+    alone."""
     entry = group.entry(row)
     entry.payload(max_batch_bytes)
     raise Bug(f"a batch at offset {entry.base_offset} is damaged, and opening it alone is not")

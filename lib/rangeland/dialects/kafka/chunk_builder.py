@@ -1,4 +1,5 @@
-"""Builds a chunk: classes the offsets of its entries, and decodes all records to land in one call.
+"""Builds a chunk: assigns a class to each offset of its entries, and decodes all records that land
+in one call.
 
 Offsets are counted twice: headers say how many rows there will be, and the decoder reports how many
 it found. If the two disagree, there is no chunk.
@@ -26,38 +27,40 @@ from rangeland.wire.memory_budget import RECORD_BYTES
 
 @dataclass(slots=True)
 class ChunkBuilder:
-    """The chunk that begins at ``from_offset``. Of each entry that is added, the offsets are
-    classed, or its payload is kept for the decoder."""
+    """The chunk that begins at ``from_offset``. When an entry is added, either its offsets get a
+    class at once, or its payload is kept for the decoder."""
 
     from_offset: int
     until_offset: int
-    """The end of the range: later records of an entry get no row."""
+    """The end of the range: records at or after it get no row."""
     max_batch_bytes: int
     unpacked_bytes: int = 0
-    """The memory that the payloads take, without the headers of their records."""
+    """How much memory the payloads take, not counting the headers of their records."""
     payloads: Payloads = field(default_factory=Payloads)
     ends: dict[int, int | None] = field(default_factory=dict)
-    """The beginning of the entry after plain messages, by the index of their payload."""
+    """For plain messages, by the index of their payload: where the next entry begins."""
     control: int = 0
     aborted: int = 0
     compacted: int = 0
     expected_rows: int = 0
-    """The rows of the payloads whose headers say how many are in the range."""
+    """The number of rows expected from those payloads whose headers say how many of their records
+    are in the range."""
     cut_width: int = 0
-    """The offsets of the other payloads: the range cuts through them, and they have gaps."""
+    """The number of offsets in the other payloads: these have gaps, and the range cuts through
+    them."""
 
     def add_control(self, entry: LogEntry, from_offset: int, until_offset: int) -> None:
         """Adds the offsets ``[from_offset, until_offset)`` of a batch of transaction markers."""
         self.control += self._count(entry, from_offset, until_offset)
 
     def add_aborted(self, entry: LogEntry, from_offset: int, until_offset: int) -> None:
-        """Adds the offsets ``[from_offset, until_offset)`` of an entry of an aborted
+        """Adds the offsets ``[from_offset, until_offset)`` of an entry that belongs to an aborted
         transaction."""
         self.aborted += self._count(entry, from_offset, until_offset)
 
     def add_records(self, entry: LogEntry, from_offset: int, until_offset: int) -> None:
-        """Adds the offsets ``[from_offset, until_offset)`` of an entry to land. Raises BadRecord if
-        the entry cannot be opened."""
+        """Adds the offsets ``[from_offset, until_offset)`` of an entry whose records land. Raises
+        BadRecord if the entry cannot be opened."""
         payload = entry.payload(self.max_batch_bytes)
         if isinstance(entry, StoredMessages):
             self.ends[len(self.payloads)] = entry.next_offset
@@ -73,7 +76,7 @@ class ChunkBuilder:
     def add_batches(self, group: BatchGroup, next_offset: int, max_bytes: int) -> int:
         """Adds all offsets from ``next_offset`` to the end of the batch with which ``max_bytes``
         are decompressed, and returns how many batches that takes. All batches must be in the range,
-        and in no aborted transaction."""
+        and none in an aborted transaction."""
         batches, size = open_group(
             group, self.payloads, max_bytes - self.unpacked_bytes, self.max_batch_bytes
         )
@@ -88,9 +91,9 @@ class ChunkBuilder:
         return batches
 
     def finish(self, next_offset: int, max_headers: int = sys.maxsize) -> DecodedChunk:
-        """The chunk, which ends at ``next_offset``. Raises TooManyHeaders if several payloads have
-        more than ``max_headers`` together, BadRecord if one cannot be decoded, and ProofFailed if
-        the rows do not agree with the headers."""
+        """The chunk, which ends at ``next_offset``. Raises TooManyHeaders if several payloads
+        together have more than ``max_headers``, BadRecord if one cannot be decoded, and ProofFailed
+        if the rows disagree with the headers."""
         rows = self._decode(max_headers)
         landed = rows.num_rows if rows is not None else 0
         cut_rows = landed - self.expected_rows
@@ -107,7 +110,7 @@ class ChunkBuilder:
         return DecodedChunk(next_offset, rows if landed else None, counts)
 
     def _count(self, entry: LogEntry, from_offset: int, until_offset: int) -> int:
-        """The number of records of an entry that is not landed; its other offsets are compacted."""
+        """The number of records in an entry that does not land; its other offsets are compacted."""
         count = _records_within(entry, from_offset, until_offset)
         if count is None:
             count = records_of(entry, from_offset, until_offset).num_rows
@@ -116,7 +119,7 @@ class ChunkBuilder:
         return count
 
     def _decode(self, max_headers: int) -> pa.RecordBatch | None:
-        """The rows of all payloads; None without payloads."""
+        """The rows of all payloads; None if there are no payloads."""
         if not self.payloads:
             return None
         limit = max_headers if len(self.payloads) > 1 else sys.maxsize
@@ -130,8 +133,8 @@ class ChunkBuilder:
 
 
 def _records_within(entry: LogEntry, from_offset: int, until_offset: int) -> int | None:
-    """How many records an entry has at ``[from_offset, until_offset)``, by its header; None if its
-    offsets have gaps, and only some of them are in the range."""
+    """How many records an entry has at ``[from_offset, until_offset)``, according to its header;
+    None if its offsets have gaps and only some of them are in the range."""
     width = until_offset - from_offset
     whole = entry.last_offset + 1 - entry.base_offset
     if entry.record_count == whole:

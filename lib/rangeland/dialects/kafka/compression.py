@@ -1,7 +1,7 @@
-"""Decompresses the contents of batches and wrappers, with a limit on the decompressed size.
+"""Decompresses the contents of batches and wrappers, up to a maximum size.
 
-Pure functions of bytes; no offsets, no batches. Whatever the bytes are, the result is a buffer or
-``NotDecompressible``.
+Pure functions of bytes, which know nothing of offsets and batches. Whatever the bytes are, the
+result is a buffer or ``NotDecompressible``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CODECS: Final[Mapping[int, Codec]] = {
     3: Codec.LZ4,
     4: Codec.ZSTD,
 }
-"""The codecs, by their numbers in the attributes of a batch or message. 0 is none."""
+"""The codecs, by their numbers in the attributes of a batch or message. 0 means none."""
 CODEC_MASK: Final = 0x07
 
 
@@ -35,13 +35,13 @@ def decompress(number: int, data: memoryview, max_bytes: int = MAX_BATCH_BYTES) 
 
 
 def codec_name(number: int) -> str:
-    """The name for messages."""
+    """The codec's name, for messages."""
     return str(CODECS.get(number, "none"))
 
 
 def mend_lz4(data: memoryview) -> memoryview:
     """The frame with a correct descriptor checksum. Producers of format 0 included the magic number
-    in it, which no decoder accepts; the message's own checksum protects it."""
+    in the checksum, which no decoder accepts; the message's own checksum protects the data."""
     descriptor_at = 4
     flags = data[descriptor_at] if len(data) > descriptor_at else 0
     at = descriptor_at + 2 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)

@@ -2,12 +2,12 @@
 other.
 
 No checksum covers the offset of an entry, so it is compared with its neighbours. If the offsets of
-two entries exclude each other, checksums and the entry after them show which one is wrong: it is
-raised as BadRecord with ``batch_error``. An entry before the offsets that are still needed is
-skipped, whatever it is. An offset that was moved into a possible gap goes undetected unless
-something fetched with it contradicts it.
+two entries exclude each other, the checksums and the following entry show which one is wrong; it is
+raised as BadRecord, by way of ``batch_error``. An entry before the offsets that are still needed is
+skipped, whatever it is. If an offset was changed so that its entry moves into a possible gap, this
+goes undetected unless something fetched with it contradicts it.
 
-Pure functions of bytes. ``READERS`` has a reader for each magic byte: a new format is one more line
+Pure functions of bytes. ``READERS`` has one reader per magic byte: a new format is one more line
 there.
 """
 
@@ -37,15 +37,17 @@ from rangeland.errors import BadRecord
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 LogEntry: TypeAlias = BatchV2 | StoredMessages | Wrapper
-"""An entry of a Kafka log, in any format, as far as its header describes it. Checksum and
-decompression wait until it is opened; entries before the wanted offsets and aborted ones never are.
+"""An entry of a Kafka log, in any format, as far as its header describes it. Verifying the checksum
+and decompressing wait until it is opened; entries before the wanted offsets, and aborted ones, are
+never opened.
 
-``last_offset`` includes compacted offsets, ``record_count`` does not. ``check`` raises BadRecord
-if the stored bytes do not have their checksum. ``payload`` is checked, and decompressed within
+``last_offset`` includes compacted offsets, ``record_count`` does not. ``check`` raises BadRecord if
+the stored bytes do not match their checksum. ``payload`` is verified, and decompressed within
 ``max_bytes``; it raises BadRecord too. The header of a wrapper shows only ``last_offset``: reading
-anything else opens it, and may raise BadRecord."""
+anything else opens it, and may raise BadRecord.
+"""
 
-_ATTRIBUTES = MAGIC + 1  # in the formats before v2
+_ATTRIBUTES = MAGIC + 1  # the position in formats older than v2
 
 
 def read_entry(
@@ -56,8 +58,9 @@ def read_entry(
     from_offset: int,
     max_bytes: int = MAX_BATCH_BYTES,
 ) -> LogEntry:
-    """The entry as its own header describes it. If a batch contradicts itself, the next entry
-    decides where it ends, not its header. ``max_bytes``: the limit for an unpacked wrapper."""
+    """The entry as its own header describes it. If a batch contradicts itself, the entry after it
+    decides where it ends, rather than its header. ``max_bytes``: the limit for an unpacked
+    wrapper."""
     raw = records[byte_index:end]
     magic = records[byte_index + MAGIC]
     reader = READERS.get(magic)
@@ -76,7 +79,7 @@ def read_entry(
             return _stand_in(raw, floor, next_offset)
         begin = error.damage.base_offset if error.damage else from_offset
         if own_end is None and (floor or next_offset is not None):
-            begin = floor or from_offset  # its own is impossible
+            begin = floor or from_offset  # its own offset is impossible
         raise batch_error(begin, error.why, next_offset, **error.own_facts) from None
     if (
         isinstance(entry, StoredMessages)
@@ -91,8 +94,8 @@ def read_entry(
 
 
 def with_known_end(batch: BatchV2, records: memoryview, end: int) -> BatchV2:
-    """The batch, with the beginning of the next entry if it has gaps: then its own header does not
-    prove where it ends."""
+    """The batch. If it has gaps, it gets the beginning of the next entry too, because its own
+    header does not prove where it ends."""
     if batch.record_count == batch.last_offset + 1 - batch.base_offset:
         return batch
     next_offset = _resume_offset(records, end, batch.last_offset + 1)
@@ -102,8 +105,8 @@ def with_known_end(batch: BatchV2, records: memoryview, end: int) -> BatchV2:
 def placed_entry(
     records: memoryview, where: tuple[int, int], floor: int, from_offset: int, max_bytes: int
 ) -> LogEntry:
-    """One of two entries whose stored offsets exclude each other. If it is the wrong one, it is
-    raised, or skipped if it ends before ``from_offset``."""
+    """One of two entries whose stored offsets exclude each other. If this is the wrong one, it is
+    raised as an error, or skipped if it ends before ``from_offset``."""
     byte_index, end = where
     base = first_of(records, byte_index)
     following = first_inside(records, end)
@@ -132,9 +135,9 @@ def placed_entry(
 def unrequested_entry(
     records: memoryview, end: int, entry: LogEntry, requested_offset: int, from_offset: int
 ) -> LogEntry:
-    """An entry in place of a first one that claims to end before the requested offset: a broker
-    begins with the entry that contains this offset, or with the next one. Raises BadRecord unless
-    the offsets up to the next entry have been dealt with."""
+    """What replaces a first entry that claims to end before the requested offset: a broker begins
+    with the entry that contains this offset, or with the next one. Raises BadRecord unless the
+    offsets up to the next entry have already been dealt with."""
     next_offset = _resume_offset(records, end, requested_offset)
     if next_offset is not None and next_offset <= from_offset:
         return _stand_in(records[:end], requested_offset, next_offset)
@@ -144,7 +147,7 @@ def unrequested_entry(
 
 def has_gap(entry: LogEntry, floor: int) -> bool:
     """Whether offsets are missing before an entry of an old format, or between plain messages; also
-    for a wrapper that cannot be opened."""
+    True for a wrapper that cannot be opened."""
     if isinstance(entry, Wrapper):
         return not floor or (first := _first_packed(entry)) is None or first > floor
     if not isinstance(entry, StoredMessages):
@@ -157,7 +160,7 @@ def has_gap(entry: LogEntry, floor: int) -> bool:
 
 
 def _first_packed(wrapper: Wrapper) -> int | None:
-    """The first offset in a wrapper; None if it cannot be opened."""
+    """The first offset in a wrapper; None if the wrapper cannot be opened."""
     try:
         return wrapper.base_offset
     except BadRecord:
@@ -165,7 +168,8 @@ def _first_packed(wrapper: Wrapper) -> int | None:
 
 
 def first_inside(records: memoryview, byte_index: int) -> int:
-    """Like ``first_of``; for a wrapper that can be opened, the first offset inside."""
+    """The same as ``first_of``; but for a wrapper that can be opened, the first offset inside
+    it."""
     stored_offset = first_of(records, byte_index)
     if byte_index + _ATTRIBUTES >= len(records) or is_plain(records, byte_index):
         return stored_offset
@@ -177,19 +181,19 @@ def first_inside(records: memoryview, byte_index: int) -> int:
 
 
 def _is_misplaced(records: memoryview, end: int, entry: LogEntry, base: int, lowest: int) -> bool:
-    """Whether this entry is wrong, rather than the one at ``end``: its checksum is wrong, or it
+    """Whether this entry is the wrong one, not the one at ``end``: its checksum is wrong, or it
     begins after ``lowest``, or the entry at ``end`` is confirmed by the one after it."""
     try:
         entry.check()
     except BadRecord:
         return True
     if isinstance(entry, StoredMessages) and first_of(records, end) > entry.last_offset:
-        return True  # shown by the wrapper after it, which has a checksum
+        return True  # the wrapper after it shows this, and has a checksum
     return base > lowest or (base != lowest and _is_confirmed(records, end))
 
 
 def _is_confirmed(records: memoryview, byte_index: int) -> bool:
-    """Whether the next entry follows the one at ``byte_index`` without a gap."""
+    """Whether the entry at ``byte_index`` is followed by the next one without a gap."""
     for start, end in spans(records[byte_index:]):
         try:
             entry = read_entry(records, byte_index + start, byte_index + end, 0, 0)
@@ -201,7 +205,7 @@ def _is_confirmed(records: memoryview, byte_index: int) -> bool:
 
 def _resume_offset(records: memoryview, byte_index: int, floor: int) -> int | None:
     """The offset of the first entry at or after ``byte_index`` that begins at ``floor`` or later;
-    None if none is found."""
+    None if there is no such entry."""
     while byte_index + MAGIC < len(records):
         base, length = BATCH_PREFIX.unpack_from(records, byte_index)
         end = byte_index + LENGTH_END + length
@@ -216,22 +220,22 @@ def _resume_offset(records: memoryview, byte_index: int, floor: int) -> int | No
 
 
 def _first_opened(records: memoryview, byte_index: int, end: int, floor: int) -> int | None:
-    """The first offset of an old format's entry, which may have to be opened for that; None if it
-    cannot be read."""
+    """The first offset of an entry in an old format, which may have to be opened to find it; None
+    if the entry cannot be read."""
     if not byte_index < end <= len(records):  # a damaged length may even be negative
         return None
     raw = records[byte_index:end]
     try:
         for start, stop in spans(raw):
-            return read_entry(raw, start, stop, 0, 0).base_offset  # opens a wrapper
+            return read_entry(raw, start, stop, 0, 0).base_offset  # this opens a wrapper
     except BadRecord:
         return None
     return None
 
 
 def _stand_in(stored: memoryview, from_offset: int, until_offset: int) -> LogEntry:
-    """An entry of the offsets ``[from_offset, until_offset)`` in place of one that is skipped. A
-    batch keeps its producer."""
+    """An entry that takes the place of a skipped one, with the offsets ``[from_offset,
+    until_offset)``. A batch keeps its producer."""
     if stored[MAGIC] != 2:
         return StoredMessages(stored, from_offset, until_offset - 1, 0)
     batch = batch_of(stored)
@@ -263,4 +267,5 @@ READERS: dict[int, Callable[[memoryview, int], LogEntry]] = {
     1: read_messages,
     2: _read_v2,
 }
-"""Each takes an entry's bytes and the offset after the previous entry."""
+"""The reader for each magic byte: it takes an entry's bytes and the offset after the previous
+entry."""

@@ -1,4 +1,5 @@
-"""The records of a single entry of a Kafka log, and the error for one that cannot be decoded."""
+"""The records of a single entry of a Kafka log, and the error for a record that cannot be
+decoded."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from rangeland.errors import BadRecord
 
 
 def records_of(entry: LogEntry, from_offset: int, until_offset: int) -> pa.RecordBatch:
-    """The records of an entry, for the few entries whose records the walk needs to see."""
+    """The records of an entry, for those few entries whose records matter to the walk."""
     payload = entry.payload()
     try:
         return kafka_decoder().decode_records([payload], from_offset, until_offset)
@@ -23,8 +24,8 @@ def records_of(entry: LogEntry, from_offset: int, until_offset: int) -> pa.Recor
 def entry_error(
     error: UndecodableRecord, payload: Payload, next_offset: int | None = None
 ) -> BadRecord:
-    """The decoder's error, which counts payloads, as one that names the batch by its offset.
-    ``next_offset``: where the next entry begins, if known."""
+    """Turns the decoder's error, which counts payloads, into one that names the batch by its
+    offset. ``next_offset``: where the next entry begins, if known."""
     if payload.form is RecordFormat.PLAIN:
         return message_error(error, payload, next_offset)
     facts = {name: value for name, value in error.facts.items() if name != "payload"}

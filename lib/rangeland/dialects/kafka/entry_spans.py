@@ -1,7 +1,7 @@
-"""The beginnings and ends of entries in a fetched Kafka log, by their prefixes alone.
+"""Where the entries in a fetched Kafka log begin and end, judging by their prefixes alone.
 
-Pure functions of bytes. Nothing is opened, and the stored offsets are not checked: see
-``entry_checks``.
+Pure functions of bytes. Nothing is opened, and the stored offsets are not checked; ``entry_checks``
+does that.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ MAGIC = BATCH_V2.byte_index_of("magic")  # at the same byte in all formats
 MAX_OFFSET = (1 << 63) - 2
 
 _OFFSETS = Struct(f">q{BATCH_V2.byte_index_of('last_offset_delta') - 8}xi")
-"""The first offset and the delta of the last one."""
+"""The first offset, and how far the last offset is from it."""
 
 
 def spans(
     records: memoryview, begin: int = 0, *, join_messages: bool = False
 ) -> Iterator[tuple[int, int]]:
-    """The bytes at which complete entries begin and end, from ``begin`` on. With
-    ``join_messages`` consecutive plain messages are one entry, otherwise each is one. Raises
+    """The bytes at which complete entries begin and end, from ``begin`` on. With ``join_messages``,
+    consecutive plain messages count as one entry, otherwise each is an entry of its own. Raises
     BadRecord for an impossible length."""
     byte_index, size = begin, len(records)
     unpack = BATCH_PREFIX.unpack_from
@@ -44,8 +44,9 @@ def spans(
 
 
 def first_of(records: memoryview, byte_index: int) -> int:
-    """The offset stored in the entry that begins there, even if the entry is incomplete: the first
-    of a batch or of messages, the last of a wrapper. Larger than any offset if nothing is there."""
+    """The offset stored in the entry that begins at ``byte_index``, even if the entry is
+    incomplete: the first offset of a batch or of messages, the last of a wrapper. If nothing is
+    there, the result is larger than any offset."""
     if byte_index + LENGTH_END > len(records):
         return MAX_OFFSET + 1
     base_offset, _ = BATCH_PREFIX.unpack_from(records, byte_index)
@@ -53,8 +54,8 @@ def first_of(records: memoryview, byte_index: int) -> int:
 
 
 def first_and_delta(records: memoryview, byte_index: int, end: int) -> tuple[int, int]:
-    """The stored offset of an entry, and the distance from it to the last offset, if the header
-    has one."""
+    """The stored offset of an entry, and the distance from it to the last offset, if the header has
+    one."""
     if records[byte_index + MAGIC] == 2 and end - byte_index >= BATCH_V2.size:
         base, delta = _OFFSETS.unpack_from(records, byte_index)
         return base, delta

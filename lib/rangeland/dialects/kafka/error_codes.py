@@ -1,8 +1,8 @@
-"""Kafka's error codes, one line each: the name of a number and its meaning for a reader, and for
-a member of a group where that needs to know more.
+"""Kafka's error codes, one per line: the name of a number and what it means for a reader, and for a
+member of a group if that is more specific.
 
-Codes that only writers and administrators see are listed so that errors can name them. Names and
-numbers are those of Errors.java, as of Kafka 4.1.
+Codes that only writers and administrators see are listed too, so that errors can name them. Names
+and numbers are those of Errors.java, as of Kafka 4.1.
 """
 
 from __future__ import annotations

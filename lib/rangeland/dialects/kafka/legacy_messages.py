@@ -1,13 +1,13 @@
-"""Log formats 0 and 1, which have no batches: messages, and messages that contain others.
+"""Log formats 0 and 1, which have no batches: messages, and messages that contain other messages.
 
-Consecutive plain messages are taken as one entry, so that Python does not touch each of them. A
-*wrapper* is one message whose value is such messages, compressed. It has the offset of its last
-message, and a broker returns it whole for any offset inside, so where it begins is only known when
-it is opened. In format 0 the messages inside have their own offsets; in format 1 they count from
-the wrapper's beginning, which is its offset minus that of its last message. If a wrapper is
-damaged, all offsets that may be in it are lost with it.
+Consecutive plain messages count as one entry, so that Python does not have to touch each of them. A
+*wrapper* is a message whose value consists of such messages, compressed. It has the offset of its
+last message, and a broker returns the whole wrapper for any offset inside it, so its first offset
+is known only once it is opened. In format 0 the messages inside have their own offsets; in format 1
+their offsets count from the wrapper's first offset, which is the wrapper's offset minus that of its
+last message. If a wrapper is damaged, all offsets that may be in it are lost with it.
 
-Pure functions of bytes. The decoder decodes the messages.
+Pure functions of bytes. The messages themselves are decoded by the decoder.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from rangeland.wire.fixed_layouts import StructLayout
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond
 
 MAX_JOINED_BYTES: Final = 8 << 20
-"""Consecutive messages are one entry up to the one with which they exceed this."""
+"""Consecutive messages form one entry, up to and including the message that takes it past this
+size."""
 
 _MAGIC = MESSAGE_V0.byte_index_of("magic")
 _ATTRIBUTES = MESSAGE_V0.byte_index_of("attributes")
@@ -65,7 +66,8 @@ def batch_error(
 
 
 def is_plain(records: memoryview, byte_index: int) -> bool:
-    """Whether the entry there is a message of format 0 or 1 that contains no others."""
+    """Whether the entry at ``byte_index`` is a message of format 0 or 1 that contains no other
+    messages."""
     if byte_index + _ATTRIBUTES >= len(records) or records[byte_index + _MAGIC] not in _LAYOUTS:
         return False
     return not records[byte_index + _ATTRIBUTES] & CODEC_MASK
@@ -99,13 +101,14 @@ class StoredMessages(NamedTuple):
     transactional: bool = False
     control: bool = False
     next_offset: int | None = None
-    """The beginning of the next entry, if it is known and not directly after the last message."""
+    """The beginning of the next entry, if that is known and does not directly follow the last
+    message."""
 
     def check(self) -> None:
         kafka_decoder().decode_records([self.payload()], self.base_offset, self.last_offset + 1)
 
     def messages(self) -> Iterator[StoredMessages]:
-        """Each message as a separate entry."""
+        """Yields each message as an entry of its own."""
         byte_index = 0
         while byte_index < len(self.stored):
             message = kafka_decoder().walk_messages(self.stored[byte_index:], 1)
@@ -123,9 +126,9 @@ class StoredMessages(NamedTuple):
 
 
 def split_messages(entry: StoredMessages, until_offset: int) -> list[StoredMessages]:
-    """The messages before ``until_offset``, and the first one from there on as a separate entry: if
-    offsets are missing before it, only it accounts for them, so it must be verified. Messages
-    without gaps stay together."""
+    """The messages before ``until_offset``, and the first one from there on as an entry of its own:
+    if offsets are missing before it, nothing else accounts for them, so it must be verified.
+    Messages without gaps stay together."""
     if entry.last_offset < until_offset:
         return [entry]
     if entry.base_offset < until_offset and entry.record_count == _width(entry):
@@ -151,12 +154,13 @@ def _width(entry: StoredMessages) -> int:
 
 
 class Wrapper:
-    """A message that contains others; a ``LogEntry``. ``floor`` is the first offset that may be in
-    it, and all that is known about the beginning of a wrapper that cannot be opened.
+    """A message that contains other messages; a ``LogEntry``. ``floor`` is the first offset that
+    may be in it; if the wrapper cannot be opened, nothing else is known about its beginning.
 
-    ``next_from`` finds the beginning of the first entry after it at or after an offset; None if
-    none is known. Only that entry proves where a damaged wrapper ends: no checksum covers the
-    wrapper's own offset."""
+    ``next_from`` finds where the first entry after the wrapper begins, at or after a given offset;
+    None if that is unknown. Only that entry proves where a damaged wrapper ends, because no
+    checksum covers the wrapper's own offset.
+    """
 
     producer_id = -1
     transactional = False
@@ -191,7 +195,7 @@ class Wrapper:
             )
 
     def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
-        """Limited by the wrapper's own ``max_bytes``, not by the argument."""
+        """The payload, limited by the wrapper's own ``max_bytes`` instead of the argument."""
         header = self._header
         stamp = None
         if isinstance(header, MessageV1) and header.attributes & _LOG_APPEND:
@@ -219,7 +223,7 @@ class Wrapper:
 
     @cached_property
     def _unpacked_messages(self) -> Any:
-        """The messages in it, decompressed. Raises BadRecord."""
+        """The messages in the wrapper, decompressed. Raises BadRecord."""
         self.check()
         value = self._value()
         try:
@@ -231,7 +235,8 @@ class Wrapper:
 
     @cached_property
     def _walk(self) -> MessageWalk:
-        """The contents: plain messages that fill it, with possible offsets."""
+        """A walk over the contents: plain messages that fill the wrapper and whose offsets are
+        possible."""
         data = self._unpacked_messages
         walk = kafka_decoder().walk_messages(data, _ENTIRE)
         size = memoryview(data).nbytes
@@ -246,7 +251,7 @@ class Wrapper:
             raise self._wrapper_error(why, codec=self._codec)
         shift = self.last_offset - walk.last_offset if self._header.magic else 0
         if walk.first_offset + shift < self._floor or walk.last_offset + shift > self.last_offset:
-            # They exclude those of the previous entry, so neither is believed.
+            # They conflict with the offsets of the previous entry, so neither is believed.
             raise self._misplaced_error(
                 f"it contains offsets {walk.first_offset + shift} to {walk.last_offset + shift}, "
                 f"but only {self._floor} to {self.last_offset} are possible there",
@@ -260,7 +265,8 @@ class Wrapper:
         return walk
 
     def _value(self) -> memoryview:
-        """The compressed messages: the value, which must fill the rest of the wrapper."""
+        """The value, which consists of the compressed messages and must fill the rest of the
+        wrapper."""
         layout = _LAYOUTS[self._header.magic]
         byte_index = layout.size + max(self._header.key_length, 0)
         end = byte_index + _VALUE_LENGTH_BYTES
@@ -278,7 +284,8 @@ class Wrapper:
         return batch_error(min(self._floor, self.last_offset), why, next_offset, **facts)
 
     def _misplaced_error(self, why: str, from_offset: int) -> BadRecord:
-        """The error for a wrapper whose own offset is wrong, and so does not say where it ends."""
+        """The error for a wrapper whose own offset is wrong and therefore does not say where it
+        ends."""
         next_offset = self.next_from(self._floor)
         return batch_error(from_offset, why, next_offset, codec=self._codec)
 
@@ -286,8 +293,9 @@ class Wrapper:
 def message_error(
     error: UndecodableRecord, payload: Payload, next_offset: int | None = None
 ) -> BadRecord:
-    """The decoder's error for plain messages, as one for the damaged message among them. If that is
-    the last, it may have been a longer entry: ``next_offset`` is where the next entry begins."""
+    """Turns the decoder's error about plain messages into one about the damaged message among them.
+    If it is the last one, its true length may have been greater: ``next_offset`` is where the next
+    entry begins."""
     facts = {name: value for name, value in error.facts.items() if name != "payload"}
     offset = _offset_of(payload, error.record)
     why = f"it is one message, and {error.fault.reason}"

@@ -1,10 +1,11 @@
-"""How a request must be changed for older versions of it.
+"""Adapts requests to older versions of themselves.
 
-The declarations leave out most of what older versions lack. Here are the fields that would have a
-wrong effect: a metadata request for a topic by name creates the topic if the broker is configured
-to, and this can only be turned off from version 4 on. Before that, all topics are requested, and
-the caller picks its own. Brokers without transactions have no isolation level: everything in their
-logs is committed. ListOffsets version 0 returns the offsets of segments, as many as are requested.
+The declarations already leave out most of what older versions lack. This module deals with fields
+that would have the wrong effect. A metadata request for a topic by name creates the topic if the
+broker is configured to do so, and only from version 4 on can this be turned off; before that, all
+topics are requested, and the caller picks its own. Brokers without transactions have no isolation
+level, since everything in their logs is committed. ListOffsets version 0 returns the offsets of
+segments, as many as are requested.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ FIRST_METADATA_WITHOUT_MAKING: Final = 4
 FIRST_FETCH_WITH_ISOLATION: Final = 4
 FIRST_OFFSETS_WITH_ISOLATION: Final = 2
 MAX_SEGMENTS: Final = 1 << 20
-"""More than any log has: the broker returns the beginnings of all of them."""
+"""More segments than any log has: the broker returns the beginnings of all of them."""
 
 
 def fit_request(request: Any, version: int) -> Any:
-    """The request as it may be sent in ``version``, possibly unchanged."""
+    """The request as it may be sent in ``version``; it may be unchanged."""
     fit = _FITS.get(type(request))
     return request if fit is None else fit(request, version)
 
 
 def _metadata(request: MetadataRequest, version: int) -> MetadataRequest:
     if version == 0:
-        return replace(request, topics=())  # all of them, as None means later
+        return replace(request, topics=())  # all topics; later versions use None for this
     if version < FIRST_METADATA_WITHOUT_MAKING and request.topics:
         return replace(request, topics=None)
     return request

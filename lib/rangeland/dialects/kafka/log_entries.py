@@ -1,17 +1,20 @@
 """Finds the entries in the bytes that were fetched from a Kafka log.
 
-An entry is a v2 batch, or one of the older forms (``legacy_messages``): a wrapper, which is a
-message that contains compressed ones, or consecutive plain messages. One log may have all of them.
+An entry is a v2 batch or one of the older forms (``legacy_messages``): a wrapper, which is a
+message that contains compressed ones, or consecutive plain messages. One log may contain all of
+them.
 
-A fetch response has whole entries and perhaps, at its end, an incomplete one, which is ignored: the
-next fetch returns it again. Finding entries only reads their prefixes. Checksums and decompression
-wait until an entry is opened, and many never are (before the wanted offsets, aborted).
+A fetch response consists of complete entries and perhaps an incomplete one at its end, which is
+ignored: the next fetch returns it again. Finding entries reads only their prefixes. Verifying
+checksums and decompressing wait until an entry is opened, and many never are (those before the
+wanted offsets, and aborted ones).
 
-Almost all entries are batches that nothing contradicts. The kernel finds those, many in one step
-(``BatchGroup``). From the first other entry on, each is examined in Python (``entry_checks``). Both
-give the same chunks and errors for any bytes.
+Almost all entries are batches that nothing contradicts. The kernel finds these, many in one step
+(``BatchGroup``). From the first other entry on, each entry is examined in Python
+(``entry_checks``). Both ways give the same chunks and errors for any bytes.
 
-Pure functions of bytes. ``records`` decides which offsets are wanted and how they are classed.
+Pure functions of bytes. Which offsets are wanted, and which class they get, is decided in
+``records``.
 """
 
 from __future__ import annotations
@@ -46,15 +49,16 @@ HEADS = 1024
 
 @dataclass(frozen=True, slots=True)
 class KafkaScan(Scan):
-    """The checksum of the last batch is computed only if somebody asks for ``has_certain_end``."""
+    """The result of a scan. The checksum of the last batch is computed only if somebody asks for
+    ``has_certain_end``."""
 
     unconfirmed_batch: memoryview | None = None
-    """The last entry, if it is a batch and not even the beginning of another entry follows it: a
-    response may end with its segment."""
+    """The last entry, if it is a batch and not even the beginning of another entry follows it, as
+    may happen because a response may end where its segment ends."""
 
     @property
     def has_certain_end(self) -> bool:
-        """False if no entry follows the last batch, and its checksum, which covers where it claims
+        """False if no entry follows the last batch and its checksum, which covers where it claims
         to end, is wrong."""
         if self.unconfirmed_batch is None:
             return True
@@ -66,7 +70,8 @@ class KafkaScan(Scan):
 
 
 class BatchGroup(NamedTuple):
-    """Consecutive batches that nothing contradicts; each is read from ``records`` on request."""
+    """Consecutive batches that nothing contradicts; each is read from ``records`` only when it is
+    needed."""
 
     records: memoryview
     heads: Heads
@@ -88,7 +93,7 @@ def entries(fetched: FetchedRecords, from_offset: int = 0) -> Iterator[LogEntry]
 def grouped_entries(
     fetched: FetchedRecords, from_offset: int = 0
 ) -> Iterator[BatchGroup | LogEntry]:
-    """Like ``entries``, with consecutive batches in groups where possible."""
+    """The same as ``entries``, except that consecutive batches are grouped where possible."""
     records = fetched.data
     requested = fetched.requested_offset or 0
     begin = 0
@@ -108,7 +113,7 @@ def grouped_entries(
 
 def _batch_steps(records: memoryview, floor: int) -> Iterator[tuple[BatchWalk, Heads]]:
     """Walks over the batches at the beginning, up to the first entry that is not a batch or
-    contradicts its neighbours. Yields the state of the walk and the rows of each step."""
+    contradicts its neighbours. Yields the state of the walk and the rows found in each step."""
     walk = BatchWalk(0, 0, floor - 1, is_all=False)
     while True:
         heads = np.empty((HEADS, len(BatchColumn)), np.int64)
@@ -126,9 +131,9 @@ def locate_entries(
     floor: int | None = None,
     join_messages: bool = True,
 ) -> Iterator[tuple[int, int, LogEntry]]:
-    """Like ``entries``, with the bytes at which each begins and ends. ``begin``: the byte from
-    which on they are found, if the entries before it, which end at the offset ``floor``, were found
-    by other means."""
+    """The same as ``entries``, with the byte indexes at which each entry begins and ends. ``begin``
+    is the byte index at which to start, if the entries before it, which end at the offset
+    ``floor``, were found by other means."""
     records = fetched.data
     floor = fetched.floor or 0 if floor is None else floor
     max_bytes = fetched.max_batch_bytes
@@ -180,14 +185,15 @@ def scan(fetched: FetchedRecords) -> KafkaScan:
 
 
 def _last_batches(records: memoryview, floor: int) -> tuple[BatchWalk, Heads]:
-    """The state at the end of a walk over the batches, and the rows of the last two of them."""
-    last_steps = deque(_batch_steps(records, floor), maxlen=2)  # the last may have no rows
+    """The state at the end of a walk over the batches, and the rows for the last two batches."""
+    last_steps = deque(_batch_steps(records, floor), maxlen=2)  # the last step may have no rows
     tail: Heads = np.concatenate([heads[-2:] for _, heads in last_steps])[-2:]
     return last_steps[-1][0], tail
 
 
 def _last_end(fetched: FetchedRecords) -> int | None:
-    """The offset after the last complete entry, found entry by entry; None if there is none."""
+    """The offset after the last complete entry, found by going through all entries; None if there
+    is none."""
     last: tuple[int, int] | None = None
     rises = True
     records = fetched.data
@@ -209,7 +215,7 @@ def _last_end(fetched: FetchedRecords) -> int | None:
 
 
 def first_offset(fetched: FetchedRecords, from_offset: int) -> int:
-    """The first offset of the entries, or ``from_offset`` if one of them begins before it."""
+    """The first offset of the entries, or ``from_offset`` if some entry begins before it."""
     for entry in entries(fetched, from_offset):
         if entry.last_offset >= from_offset:
             return max(from_offset, entry.base_offset)
@@ -239,7 +245,7 @@ def cut_out(fetched: FetchedRecords, from_offset: int, until_offset: int) -> mem
 
 
 def _begin(fetched: FetchedRecords, from_offset: int) -> int:
-    """The byte at which the entry with this offset begins, or the first damaged one."""
+    """The byte index at which the entry with this offset begins, or else the first damaged one."""
     begins = 0
     try:
         for byte_index, end, entry in locate_entries(fetched, from_offset, join_messages=False):

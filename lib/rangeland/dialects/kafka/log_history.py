@@ -1,8 +1,8 @@
 """A log's leader epochs and open transactions.
 
-Pure. An epoch counts the leaders of a partition: it grows with each election, so records that
-a new leader never received show as an epoch that ends too early. Batches carry it in their header;
-metadata has it from 2.1 on.
+Pure. A partition's epoch counts its leaders: it grows with each election, so if a new leader never
+received some records, their epoch ends too early. Batches carry the epoch in their header; metadata
+has it from 2.1 on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EPOCH_AT = 12
 def epochs_requests(
     leaders: Mapping[Partition, Leader], epochs: Mapping[Partition, int]
 ) -> list[BrokerRequest]:
-    """One request for all partitions, which must all be led by the same broker."""
+    """One request for all partitions, which must all have the same leader."""
     topics = tuple(
         m.EpochTopic(
             topic=topic,
@@ -45,8 +45,8 @@ def epochs_requests(
 def read_epochs(
     responses: Sequence[m.OffsetForLeaderEpochResponse],
 ) -> dict[Partition, int | None]:
-    """The end offsets of the epochs; None where the broker knows none, or where this client may not
-    ask: before 2.1 that takes the right to ``ClusterAction``."""
+    """The end offsets of the epochs; None if the broker knows none, or if this client may not ask:
+    before 2.1, this requires the ``ClusterAction`` permission."""
     ends: dict[Partition, int | None] = {}
     for topic in (topic for response in responses for topic in response.topics):
         for partition in topic.partitions:
@@ -60,7 +60,7 @@ def read_epochs(
 
 
 def epoch_of(fetched: FetchedRecords) -> int | None:
-    """The leader epoch of the first batch; None for the formats before batches."""
+    """The leader epoch of the first batch; None for formats older than batches."""
     records = fetched.data
     if len(records) <= MAGIC_AT or records[MAGIC_AT] < 2:
         return None
@@ -69,7 +69,7 @@ def epoch_of(fetched: FetchedRecords) -> int | None:
 
 
 def transactions_requests(partitions: Collection[Partition]) -> list[BrokerRequest]:
-    """One request for all partitions, which must all be led by the same broker."""
+    """One request for all partitions, which must all have the same leader."""
     topics = tuple(
         m.DescribeProducersTopic(name=topic, partition_indexes=tuple(p.number for p in group))
         for topic, group in group_by(sorted(partitions), lambda p: p.topic).items()
@@ -80,7 +80,7 @@ def transactions_requests(partitions: Collection[Partition]) -> list[BrokerReque
 def read_transactions(
     responses: Sequence[m.DescribeProducersResponse],
 ) -> dict[Partition, OpenTransaction]:
-    """The open transaction that began first, by partition."""
+    """The earliest open transaction, by partition."""
     transactions: dict[Partition, OpenTransaction] = {}
     for topic in (topic for response in responses for topic in response.topics):
         for partition in topic.partitions:

@@ -1,7 +1,7 @@
 """A v2 record batch: its header, and how it is opened. It is a ``LogEntry``.
 
 Pure functions of bytes. ``log_entries`` decides whether a batch is consistent with its neighbours,
-``records`` decides how its offsets are classed.
+``records`` decides which class its offsets get.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TRANSACTIONAL = 0x10
 
 
 class BatchV2(NamedTuple):
-    """A v2 record batch (Kafka's DefaultRecordBatch); ``stored`` are all of its bytes."""
+    """A v2 record batch (Kafka's DefaultRecordBatch). ``stored`` contains all of its bytes."""
 
     header: BatchHeader
     stored: memoryview
@@ -36,8 +36,8 @@ class BatchV2(NamedTuple):
     transactional: bool
     control: bool
     next_offset: int | None = None
-    """The beginning of the next entry, if the end in the header is uncertain; a correct checksum
-    makes it certain."""
+    """The beginning of the next entry, if the end given in the header is uncertain; a correct
+    checksum makes it certain."""
 
     def check(self) -> None:
         crc = crc32c(self.stored[CHECKED:])
@@ -73,13 +73,14 @@ class BatchV2(NamedTuple):
         )
 
     def damage_error(self, why: str, next_offset: int | None = None, **facts: Any) -> BadRecord:
-        """``next_offset``: where it ends, if not where its header says."""
+        """The error for damage in the batch. ``next_offset``: where the batch ends, if not where
+        its header says."""
         next_offset = self.last_offset + 1 if next_offset is None else next_offset
         return batch_error(self.base_offset, why, next_offset=next_offset, **facts)
 
 
 def unpack_records(codec: int, body: memoryview, record_count: int, max_bytes: int) -> Any:
-    """The records of a batch, decompressed. An empty batch keeps its codec and has no bytes to
+    """The records of a batch, decompressed. An empty batch keeps its codec but has no bytes to
     decompress. Raises NotDecompressible."""
     data = decompress(codec, body, max_bytes) if body else body
     check_within_limits(record_count, len(data) if codec else 0, max_bytes)
@@ -87,7 +88,7 @@ def unpack_records(codec: int, body: memoryview, record_count: int, max_bytes: i
 
 
 def batch_of(stored: memoryview, header: BatchHeader | None = None) -> BatchV2:
-    """The batch as its header describes it, unverified."""
+    """The batch as its header describes it, not verified."""
     header = header or BATCH_V2.read(stored)
     return BatchV2(
         header,

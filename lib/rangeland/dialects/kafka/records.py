@@ -1,11 +1,11 @@
-"""Turns fetched bytes into rows, with a class for every offset on the way.
+"""Turns fetched bytes into rows, and gives every offset on the way a class.
 
-A walk over the entries decides what every offset is, from headers alone if possible: a record to
-land, a transaction marker, a record of an aborted transaction, or an offset that log compaction has
-emptied. ``chunk_builder`` counts them, and decodes all records to land in one call.
+A walk over the entries decides what every offset is, from headers alone if possible: a record that
+lands, a transaction marker, a record of an aborted transaction, or an offset that log compaction
+has emptied. ``chunk_builder`` counts them, and decodes all records that land in one call.
 
-Pure: no I/O, no state between calls. Consecutive batches are taken as one group
-(``_take_group``) if that has the same result as taking each (``_take``).
+Pure: no I/O, no state between calls. Consecutive batches are taken as one group (``_take_group``)
+if the result is the same as when each is taken by itself (``_take``).
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from rangeland.errors import BadRecord
 from rangeland.wire.memory_budget import HEADER_BYTES
 
 MAX_CHUNK_BYTES = 64 << 20
-"""A chunk ends after the entry with which its decompressed records exceed this. Each record counts
-for more than its bytes: small ones take several times as much memory as columns
-(``wire.memory_budget``). Headers are counted only when a chunk is decoded: if they exceed this
-too, the chunk is begun again with fewer entries."""
+"""A chunk ends after the entry that takes its decompressed records past this size. Each record
+counts for more than its bytes, since small records take several times as much memory as columns
+(``wire.memory_budget``). Headers are counted only when a chunk is decoded: if they too exceed this
+size, the chunk is started over with fewer entries."""
 _MAX_HEADERS = MAX_CHUNK_BYTES // HEADER_BYTES
 
 
 def decode_chunks(
     fetched: FetchedRecords, from_offset: int, until_offset: int, *, reports_gaps: bool = False
 ) -> Iterator[DecodedChunk | Gap]:
-    """All of one fetch response, in chunks of bounded memory. Each continues where the previous one
-    ends; the last ends at ``until_offset`` or after the last complete entry. Entries before
-    ``from_offset`` are skipped. Raises BadRecord with the damage, and where reading resumes after
-    it if that is known."""
+    """All of one fetch response, in chunks of bounded memory. Each chunk continues where the
+    previous one ends; the last ends at ``until_offset`` or after the last complete entry. Entries
+    before ``from_offset`` are skipped. Raises BadRecord, which says what is damaged and, if known,
+    where reading can resume."""
 
     def begin(offset: int) -> LogWalk:
         return walk_from(fetched, offset, until_offset, reports_gaps=reports_gaps)
@@ -71,7 +71,7 @@ def decode_chunks(
 def walk_from(
     fetched: FetchedRecords, from_offset: int, until_offset: int, *, reports_gaps: bool = False
 ) -> LogWalk:
-    """A walk over these records, to the offsets ``[from_offset, until_offset)``."""
+    """A walk over these records for the offsets ``[from_offset, until_offset)``."""
     return LogWalk(
         grouped_entries(fetched, from_offset),
         AbortedTransactions(fetched.aborted),
@@ -84,8 +84,8 @@ def walk_from(
 
 @dataclass(slots=True)
 class LogWalk:
-    """A walk over entries, which decides what becomes of each of their offsets. All offsets before
-    ``next_offset`` are in a chunk, or before the first."""
+    """A walk over entries that decides what becomes of each of their offsets. All offsets before
+    ``next_offset`` are in a chunk, or precede the first chunk."""
 
     entries: Iterator[BatchGroup | LogEntry]
     transactions: AbortedTransactions
@@ -96,19 +96,19 @@ class LogWalk:
     chunk: ChunkBuilder = field(init=False)
     """The chunk that is being filled."""
     gap: Gap | None = None
-    """The gap at which the walk has stopped, if gaps are to be reported."""
+    """The gap at which the walk has stopped, if gaps are reported."""
     last_offset: int = -1
-    """The last offset of the entry before, whether that is in the range or not."""
+    """The last offset of the previous entry, whether or not that is in the range."""
     rest: BatchGroup | None = None
-    """The batches of a group that are still to be taken."""
+    """Those batches of a group that have not been taken yet."""
     pending: deque[LogEntry] = field(default_factory=deque)
-    """Entries to take before the rest of the group: the one after a gap, or single messages."""
+    """Entries to take before the rest of the group: the entry after a gap, or single messages."""
 
     def fill_chunk(self, max_bytes: int) -> ChunkBuilder:
         """Begins a chunk, and walks to the end of the range or of the entries, to a gap, or until
-        ``max_bytes`` are decompressed. Damage that begins where the range ends matters only because
-        nothing else accounts for the offsets from ``good_until`` up to it, and the error carries
-        that offset."""
+        ``max_bytes`` are decompressed. Damage that begins at the end of the range matters only if
+        nothing else accounts for the offsets from ``good_until`` up to it; the error carries that
+        offset."""
         self.chunk = ChunkBuilder(self.next_offset, self.until_offset, self.max_batch_bytes)
         try:
             self._advance(max_bytes)
@@ -120,7 +120,8 @@ class LogWalk:
         return self.chunk
 
     def skip_gap(self) -> None:
-        """Continues after the gap at which the walk has stopped; the caller classes its offsets."""
+        """Continues after the gap at which the walk has stopped; what class its offsets get is up
+        to the caller."""
         if self.gap is not None:
             self.next_offset = self.gap.next_offset
             self.gap = None
@@ -130,7 +131,7 @@ class LogWalk:
         return is_end or self.chunk.unpacked_bytes >= max_bytes
 
     def _advance(self, max_bytes: int) -> None:
-        """Takes entries until the chunk is filled, or none is left."""
+        """Takes entries until the chunk is full or none are left."""
         while not self._is_filled(max_bytes):
             if self.pending:
                 self._take(self.pending.popleft())
@@ -150,7 +151,7 @@ class LogWalk:
                 self._take(item)
 
     def _take_group(self, group: BatchGroup, max_bytes: int) -> int:
-        """Takes batches from the beginning, and returns how many; at least one."""
+        """Takes batches from the beginning of the group, at least one, and returns how many."""
         if self.transactions.is_open:
             return self._take_each(group, max_bytes)
         lasts = group.heads[:, BatchColumn.LAST_OFFSET]
@@ -173,7 +174,8 @@ class LogWalk:
         return batches
 
     def _until_gap(self, heads: Heads) -> int:
-        """How many of these batches continue the walk, one after the other, without a gap."""
+        """How many of these batches continue the walk, each following the previous one without a
+        gap."""
         ends = np.concatenate(([self.next_offset], heads[:-1, BatchColumn.LAST_OFFSET] + 1))
         gaps = np.flatnonzero(heads[:, BatchColumn.BASE_OFFSET] > ends)
         return int(gaps[0]) if len(gaps) else len(heads)
@@ -189,7 +191,7 @@ class LogWalk:
 
     def _take(self, entry: LogEntry) -> None:
         """Adds an entry to the chunk, or skips it if it is outside the range. A skipped entry is
-        not opened, so where a skipped wrapper begins is unknown."""
+        not opened, so the beginning of a skipped wrapper remains unknown."""
         last = entry.last_offset
         is_passed = last < self.next_offset
         if self.reports_gaps and not is_passed and self._stops_before(entry):
@@ -204,8 +206,8 @@ class LogWalk:
         from_offset = min(max(base, self.next_offset), self.until_offset)
         until_offset = min(last + 1, self.until_offset)
         if from_offset == until_offset and from_offset > self.next_offset:
-            # It is after the range and is never opened, but only it shows that the offsets before
-            # it are empty.
+            # The entry is beyond the range and is never opened, but nothing else shows that the
+            # offsets before it are empty.
             _check_is_intact(entry)
         self.chunk.compacted += from_offset - self.next_offset
         self.next_offset = until_offset
@@ -220,10 +222,10 @@ class LogWalk:
 
     def _stops_before(self, entry: LogEntry) -> bool:
         """Whether there is a gap before this entry or inside it; then the entry is taken later.
-        Plain messages are separate: no header accounts for the offsets between them."""
+        Plain messages are taken one by one: no header accounts for the offsets between them."""
         first = min(entry.base_offset, self.until_offset)
         if first > self.next_offset:
-            _check_is_intact(entry)  # only it shows that there is nothing before it
+            _check_is_intact(entry)  # nothing else shows that there is nothing before it
             self.gap = Gap(first)
             self.pending.appendleft(entry)
             return True
@@ -237,7 +239,7 @@ class LogWalk:
 
 
 def _check_is_intact(entry: LogEntry) -> None:
-    """Raises BadRecord if the entry is damaged; the error is about the whole batch."""
+    """Raises BadRecord if the entry is damaged; the error concerns the whole batch."""
     try:
         entry.check()
     except UndecodableRecord as error:

@@ -1,8 +1,8 @@
 """Kafka's side of the dialect interface: requests as messages, responses as values.
 
-Pure. Nothing outside this module sees the special values of the protocol (-1 latest, -2 earliest,
--1 nothing). A fetch uses topic ids if all requested partitions have one; otherwise its version
-stays below the versions that need them.
+Pure. The special values of the protocol (-1 latest, -2 earliest, -1 nothing) are not visible
+outside this module. A fetch uses topic ids if all requested partitions have one; otherwise its
+version stays below those that need ids.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ INTERNAL = ("__consumer_offsets", "__transaction_state")
 """Kafka's own topics, which the oldest brokers do not mark as internal."""
 
 MAGIC_AT = 16
-"""The byte index of the format number in all formats. Format 0 has no timestamps."""
+"""The byte index of the format number, the same in all formats. Format 0 has no timestamps."""
 
 
 def lacks_timestamp(records: memoryview) -> bool:
@@ -66,14 +66,15 @@ def find_leaders(
     topics: Sequence[str] | None, seeds: Sequence[Address], named_brokers: Mapping[str, Address]
 ) -> Search:
     """Asks a broker for the leaders of topics. The first seed that answers is believed: any broker
-    knows the whole cluster. Raises RestartRequired if it says that its client does not."""
+    knows the whole cluster. Raises RestartRequired if the broker says that this client's knowledge
+    of the cluster is out of date."""
     responses = yield LeaderRequest(tuple(seeds), (cluster_request(topics),))
     if isinstance(responses, NoSeedAnswered):
         raise responses.as_error()
     response: m.MetadataResponse = responses[0]
     code = error_code_of(response.error_code)
     if code.meaning is not ErrorMeaning.OK or not response.brokers:
-        # A broker that has just started may know nothing of its cluster, not even itself.
+        # A broker that has just started may know nothing about its cluster, not even about itself.
         kind = RestartRequired if code == REBOOTSTRAP_REQUIRED else Unreachable
         raise kind(
             "the broker does not describe its cluster",
@@ -84,14 +85,14 @@ def find_leaders(
 
 
 def cluster_request(topics: Sequence[str] | None) -> BrokerRequest:
-    """Asks for the brokers and these topics; None: all of them."""
+    """Asks for the brokers and these topics; None: all topics."""
     names = None if topics is None else tuple(m.MetadataRequestTopic(name=t) for t in topics)
     return BrokerRequest(m.MetadataRequest(topics=names, allow_auto_topic_creation=False))
 
 
 def _pick_topics(view: ClusterView, topics: Sequence[str] | None) -> ClusterView:
-    """The view of the requested topics only. Older brokers are asked for all topics, and do not say
-    which they do not know or do not show to this client."""
+    """The view with only the requested topics. Older brokers are asked for all topics, and do not
+    say which ones they do not know or do not show to this client."""
     if topics is None:
         return view
     code = UNKNOWN_TOPIC_OR_PARTITION
@@ -126,7 +127,7 @@ def _leader(
     partition: m.MetadataPartition, topic_id: str | None, nodes: Mapping[int, Address]
 ) -> Leader:
     """A partition's leader. The partition's error code is ignored: the leader works even if a
-    replica is down (9), and a missing leader shows by its number."""
+    replica is down (9), and a missing leader is recognized by its number."""
     return Leader(
         address=nodes.get(partition.leader_id),
         epoch=partition.leader_epoch if partition.leader_epoch >= 0 else None,
@@ -140,7 +141,7 @@ def _leader(
 def offsets_requests(
     leaders: Mapping[Partition, Leader], when: Earliest | Latest | AtTime, isolation: Isolation
 ) -> list[BrokerRequest]:
-    """One request for all partitions; all must be led by the broker that is asked."""
+    """One request for all partitions, whose leader must be the broker that is asked."""
     match when:
         case Earliest():
             timestamp = m.EARLIEST_TIMESTAMP
@@ -155,7 +156,8 @@ def latest_timestamps_requests(
     leaders: Mapping[Partition, Leader], isolation: Isolation
 ) -> list[BrokerRequest]:
     """Asks for the records with the latest timestamps (KIP-734). Brokers before 3.0 do not know the
-    request, and return the first record, or none if that is in a segment without records."""
+    request: they return the first record, or none if the segment that should contain it has no
+    records."""
     return _list_offsets_requests(leaders, m.MAX_TIMESTAMP, isolation)
 
 
@@ -191,7 +193,7 @@ def read_offsets(responses: Sequence[m.ListOffsetsResponse]) -> dict[Partition, 
 
 def _offset_response(response: m.ListOffsetsPartitionResponse) -> OffsetResult:
     """The offset in a partition's response. Version 0 returns the beginning of the last segment
-    that was not written to after the requested time. If it returns nothing, only the log's
+    that was not written to after the requested time; if it returns nothing, only the log's
     beginning is certain. It is exact only for the end and the beginning of the log."""
     code = error_code_of(response.error_code)
     if code.meaning is not ErrorMeaning.OK:
@@ -214,7 +216,7 @@ def sizes_requests(logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequ
 
 
 def read_sizes(responses: Sequence[m.DescribeLogDirsResponse]) -> dict[Partition, int]:
-    """Bytes on this broker's disks; empty if the broker does not say."""
+    """The sizes in bytes on this broker's disks; empty if the broker does not say."""
     return {
         Partition(topic.name, partition.partition_index): partition.partition_size
         for response in responses
@@ -228,7 +230,7 @@ def read_sizes(responses: Sequence[m.DescribeLogDirsResponse]) -> dict[Partition
 def records_requests(
     fetches: Sequence[PartitionFetch], options: FetchOptions
 ) -> list[BrokerRequest]:
-    """A full fetch without a session, in the order of ``fetches``, in which brokers fill it."""
+    """A full fetch without a session. Brokers fill it in the order of ``fetches``."""
     topics = tuple(
         m.FetchTopic(
             topic=topic,
@@ -260,8 +262,8 @@ def records_requests(
 def read_records(
     responses: Sequence[m.FetchResponse], fetches: Sequence[PartitionFetch], isolation: Isolation
 ) -> FetchResult:
-    """What came for each partition, in the order of the response. Topics that have only an id get
-    their names."""
+    """What was returned for each partition, in the order of the response. Topics that have only an
+    id get their names."""
     (response,) = responses
     reads_committed = isolation is Isolation.READ_COMMITTED
     offsets = {fetch.partition: fetch.offset for fetch in fetches}
@@ -309,7 +311,7 @@ def _leader_hint(leader: m.LeaderIdAndEpoch | None, nodes: Mapping[int, Address]
 
 
 def or_unknown(epoch: int | None) -> int:
-    """An epoch as messages have it."""
+    """An epoch in the form that messages use."""
     return -1 if epoch is None else epoch
 
 

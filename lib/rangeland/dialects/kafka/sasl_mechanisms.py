@@ -1,15 +1,14 @@
 """Authentication by SASL PLAIN, SCRAM, OAUTHBEARER and GSSAPI, as requests and responses.
 
-Pure except for the nonce of SCRAM, which `scramp` generates. That package is imported on use, so it
-is needed only for SCRAM. The broker is also verified: its SCRAM signature must be correct, and its
-number of iterations within limits.
+Pure, except for the nonce of SCRAM, which `scramp` generates. That package is imported only when it
+is used, so only SCRAM needs it. The broker is verified too: its SCRAM signature must be correct,
+and its number of iterations within limits.
 
 Brokers before 1.0 accept tokens in bare frames and close the connection if they refuse one. A
 broker that is shutting down may do the same: that error is a ``LoginClosed``, and is not believed
-the first time.
-Upstream: SaslServerAuthenticator.java; RFC 4616 (PLAIN), 5802 and 7677 (SCRAM), 7628 (tokens), 4752
-(GSSAPI); ScramExtensions.java (delegation tokens).
-No error contains a password or a token.
+the first time. Upstream: SaslServerAuthenticator.java; RFC 4616 (PLAIN), 5802 and 7677 (SCRAM),
+7628 (tokens), 4752 (GSSAPI); ScramExtensions.java (delegation tokens). No error contains a password
+or a token.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ from rangeland.errors import (
 from rangeland.untrusted import JsonFields, Unreadable
 
 MIN_ITERATIONS: Final = 4096
-"""The minimum of RFC 7677, and of Kafka."""
+"""The minimum according to RFC 7677, and in Kafka."""
 MAX_ITERATIONS: Final = 1_000_000
-"""About half a second of one core. Kafka itself stores no more than 16,384."""
+"""About half a second on one core. Kafka itself stores no more than 16,384."""
 
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -60,10 +59,10 @@ Authentication = Generator[BrokerRequest, Any, m.SaslAuthenticateResponse]
 
 
 def login(credentials: Credentials) -> Login:
-    """Returns the milliseconds after which it must be repeated; 0 or None: never. Raises
-    JobFileError if the broker refuses the mechanism, AccessDenied if it refuses the credentials,
-    RemoteProtocolError if it does not prove that it knows the password, and MissingRequirement
-    without the package that SCRAM needs."""
+    """Returns the number of milliseconds after which the login must be repeated; 0 or None: never.
+    Raises JobFileError if the broker refuses the mechanism, AccessDenied if it refuses the
+    credentials, RemoteProtocolError if it does not prove that it knows the password, and
+    MissingRequirement if the package that SCRAM needs is not installed."""
     mechanism = credentials.mechanism
     handshake = yield BrokerRequest(m.SaslHandshakeRequest(mechanism=mechanism))
     if handshake.error_code:
@@ -85,8 +84,8 @@ def login(credentials: Credentials) -> Login:
 
 def mechanisms_requests() -> list[BrokerRequest]:
     """Asks for the listener's mechanisms, without identifying the client. A listener without SASL
-    answers ILLEGAL_SASL_STATE. One with SASL lists its mechanisms, whether or not PLAIN is among
-    them."""
+    answers ILLEGAL_SASL_STATE. A listener with SASL lists its mechanisms, whether or not PLAIN is
+    among them."""
     return [BrokerRequest(m.SaslHandshakeRequest(mechanism="PLAIN"))]
 
 
@@ -98,9 +97,9 @@ def read_mechanisms(responses: Sequence[m.SaslHandshakeResponse]) -> tuple[str, 
 
 @dataclass
 class _Exchange:
-    """Exchanges tokens with the broker, in a form that it supports. For messages: ``who`` logs in,
-    a refusal is of ``refused``, ``remedy`` says what to do, and ``reason`` what the broker said
-    before it refused. ``secret`` is in no message."""
+    """Exchanges tokens with the broker, in a form that it supports. These are for messages: ``who``
+    is logging in, ``refused`` is what a refusal concerns, ``remedy`` is what to do, and ``reason``
+    is what the broker said before it refused. ``secret`` never appears in a message."""
 
     who: str
     refused: str
@@ -212,7 +211,7 @@ def _library() -> Any:
 
 
 def _call_scramp(scramp: Any, step: Callable[[], Any]) -> Any:
-    """Runs a step of the library, which checks the last message of the broker."""
+    """Runs a step of the library, which verifies the broker's last message."""
     try:
         return step()
     except (scramp.ScramException, ValueError, KeyError, IndexError) as error:
@@ -224,7 +223,7 @@ def _call_scramp(scramp: Any, step: Callable[[], Any]) -> Any:
 
 
 def _check_iterations_are_accepted(challenge: str) -> None:
-    """Raises RemoteProtocolError for an unacceptable number of iterations, before using it."""
+    """Raises RemoteProtocolError if the number of iterations is unacceptable, before it is used."""
     numbers = [part[2:] for part in challenge.split(",") if part.startswith("i=")]
     number = numbers[0] if numbers else ""
     is_number = number.isascii() and number.isdigit() and len(number) < 10
@@ -247,7 +246,8 @@ def _bearer(credentials: Credentials) -> Authentication:
     response = yield from exchange.send(f"n,,\x01{fields}\x01".encode())
     if not response.auth_bytes:
         return response
-    # A refusal has two steps: the reason as JSON, then the error, after an acknowledgement.
+    # A refusal takes two steps: first the reason as JSON, then, after an acknowledgement, the
+    # error.
     exchange.reason = _status(_text(response.auth_bytes))
     with suppress(LoginClosed):  # a broker before 1.0 closes the connection
         response = yield from exchange.send(b"\x01")

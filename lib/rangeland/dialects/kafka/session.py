@@ -1,14 +1,14 @@
-"""One connection's state as a value: versions, correlation ids, unanswered requests.
+"""The state of one connection as a value: versions, correlation ids, unanswered requests.
 
 Bytes in, bytes out; the owner of the socket sends the returned frames. Versions are negotiated
-first: send the frame of ``open``, pass the response to ``take_negotiation``, and repeat this with
-the frame that it returns until it returns None. After that come ``encode`` and ``decode``. A broker
-that is too old for ApiVersions (0.8 closes the connection, 0.9 does not answer) is assumed to
-support ``WITHOUT_API_VERSIONS``.
+first: send the frame from ``open``, pass the response to ``take_negotiation``, and repeat this with
+the frame that it returns until it returns None. Then use ``encode`` and ``decode``. A broker that
+is too old for ApiVersions (0.8 closes the connection, 0.9 does not answer) is assumed to support
+``WITHOUT_API_VERSIONS``.
 
-A request is sent in the highest version that both sides support. Kafka 4 lists Produce from
-version 0 on, but closes the connection when it gets versions 0 to 2. The declared versions begin
-at 3, so that does not matter.
+A request is sent in the highest version that both sides support. Kafka 4 lists Produce from version
+0 on, but closes the connection when it gets versions 0 to 2. The declared versions begin at 3, so
+that does not matter.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ SOFTWARE_NAME: Final = "rangeland"
 SOFTWARE_VERSION: Final = __version__
 
 FIRST_ASKED: Final = 3
-"""Supported since Kafka 2.4. Version 4 adds nothing about versions, and fewer brokers support
-it."""
+"""The version of ApiVersions that is tried first, supported since Kafka 2.4. Version 4 adds nothing
+about versions, and fewer brokers support it."""
 
 WITHOUT_API_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     0: (0, 0),
@@ -63,7 +63,7 @@ WITHOUT_API_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     10: (0, 0),
 }
 """The versions that both Kafka 0.8.2 and 0.9 support. 0.8 ignores the version of a Fetch request
-and answers in version 0. For a group's offsets, version 1 asks the coordinator and version 0
+and answers in version 0. For a group's offsets, version 1 asks the coordinator and version 0 asks
 ZooKeeper."""
 
 _MAX_CORRELATION_ID: Final = 2**31 - 1
@@ -77,7 +77,7 @@ class _Pending:
 
 class KafkaSession(ProtocolSession):
     """The protocol state of one connection to a Kafka broker. Responses may come in any order. A
-    new connection needs a new session. Not for several threads at once."""
+    new connection needs a new session. Not thread-safe."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
@@ -94,19 +94,20 @@ class KafkaSession(ProtocolSession):
 
     @property
     def unanswered(self) -> int:
-        """The number of requests that have no response yet."""
+        """The number of requests that have not been answered yet."""
         return len(self._pending)
 
     def open(self) -> bytes:
-        """The first frame: it asks which versions the broker supports."""
+        """The first frame, which asks what versions the broker supports."""
         return self._versions_frame(FIRST_ASKED)
 
     def take_negotiation(self, response: memoryview) -> bytes | None:
         """Takes the response to the last frame of the negotiation. Returns the next frame, or None
-        when the versions are known.
+        once the versions are known.
 
-        A broker that does not support the version of the request itself answers with error 35, in
-        version 0, and may list the versions that it supports. Then it is asked again."""
+        A broker that does not support the version of this request answers with error 35, in version
+        0, and may list the versions that it does support. Then it is asked again.
+        """
         correlation_id, pending, start = self._match(response)
         if pending.request is not ApiVersionsRequest:
             raise LocalProtocolError(
@@ -137,7 +138,7 @@ class KafkaSession(ProtocolSession):
 
     def skip_opening(self) -> bytes:
         """The first frame for a broker before 0.10, which does not report its versions: an empty
-        fetch, which it answers."""
+        fetch, which such a broker answers."""
         self._pending.clear()
         self.assume(WITHOUT_API_VERSIONS)
         nothing = FetchRequest(max_wait_ms=0, min_bytes=0, topics=())
@@ -149,8 +150,8 @@ class KafkaSession(ProtocolSession):
         return self._encode(MetadataRequest(topics=()), 1)[1]
 
     def is_too_old(self, response: memoryview) -> bool:
-        """Whether a broker is too old for ApiVersions, by the version of its response to
-        ``version_probe``, which can be decoded in no other version."""
+        """Whether a broker is too old for ApiVersions. This follows from the version of its
+        response to ``version_probe``, which can be decoded in only one version."""
         correlation_id, pending, start = self._match(response)
         if pending.request is not MetadataRequest:
             raise LocalProtocolError("the response to another request was passed to `is_too_old`")
@@ -168,7 +169,7 @@ class KafkaSession(ProtocolSession):
 
     def choose(self, request: type[Any], max_version: int | None = None) -> int:
         """The version in which to send ``request``. Raises ``NoCommonVersion`` if there is none
-        that both sides support, and ``LocalProtocolError`` before the versions are known."""
+        that both sides support, and ``LocalProtocolError`` if the versions are not known yet."""
         if self._versions is None:
             raise LocalProtocolError(
                 f"no version of {request.__name__} can be chosen",
@@ -208,7 +209,8 @@ class KafkaSession(ProtocolSession):
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
         """The correlation id of the request, and its frame in the version that ``choose`` returns.
 
-        A response is expected from now on."""
+        From then on, a response is expected.
+        """
         if isinstance(request, BareToken):
             self._bare_id, self._next_id = self._next_id, self._next_id + 1
             return self._bare_id, frame(request.auth_bytes)
@@ -250,7 +252,7 @@ class KafkaSession(ProtocolSession):
         return correlation_id, whole
 
     def _match(self, response: memoryview) -> tuple[int, _Pending, int]:
-        """The correlation id, the request that this frame answers, and where its header ends."""
+        """The correlation id, the request that this frame answers, and where the header ends."""
         header, end = decode_from(ResponseHeader, 0, response)
         pending = self._pending.get(header.correlation_id)
         if pending is None:

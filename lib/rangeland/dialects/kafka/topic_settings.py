@@ -33,7 +33,7 @@ def _settings_requests(topics: Sequence[str], keys: tuple[str, ...]) -> list[Bro
 
 
 def read_cleanup(responses: Sequence[m.DescribeConfigsResponse]) -> CleanupPolicy:
-    """The cleanup policy of the topic in the responses."""
+    """The cleanup policy of the topic described by the responses."""
     result = next((r for response in responses for r in response.results), None)
     code = error_code_of(result.error_code if result is not None else 0)
     if code.meaning is not ErrorMeaning.OK:
@@ -48,7 +48,7 @@ def read_cleanup(responses: Sequence[m.DescribeConfigsResponse]) -> CleanupPolic
 
 
 def read_retention(responses: Sequence[m.DescribeConfigsResponse]) -> dict[str, Retention]:
-    """The retention of topics, without those that this client may not describe."""
+    """The retention of topics, except those that this client may not describe."""
     return {
         result.resource_name: _retention({c.name: c.value for c in result.configs})
         for response in responses
@@ -64,7 +64,7 @@ def _retention(settings: Mapping[str, str | None]) -> Retention:
 
 
 def _limit(value: str | None) -> int | None:
-    """The limit in a setting; None for -1, which means none."""
+    """The limit given by a setting; None for -1, which means no limit."""
     try:
         return decimal(value or "", "the setting", 0)
     except Unreadable:

@@ -10,7 +10,8 @@ from rangeland.dialects.rocketmq.session import RocketmqSession
 
 
 class RocketmqDialect(Dialect):
-    """RocketMQ's dialect: each method is a pure function of the module that has its rules."""
+    """RocketMQ's dialect: each method delegates to a pure function in the module that implements
+    its rules."""
 
     capabilities = requests.CAPABILITIES
 

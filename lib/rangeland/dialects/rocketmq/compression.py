@@ -1,7 +1,7 @@
-"""Decompresses message bodies, with a limit on the decompressed size.
+"""Decompresses message bodies, up to a maximum size.
 
-Pure functions of bytes; no offsets, no messages. Whatever the bytes are, the result is a buffer or
-``NotDecompressible``.
+Pure functions of bytes, which know nothing of offsets and messages. Whatever the bytes are, the
+result is a buffer or ``NotDecompressible``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from rangeland.wire.bounded_decompression import Codec, NotDecompressible
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond, memory_text
 
 CODECS: Final[Mapping[int, Codec]] = {1: Codec.LZ4, 2: Codec.ZSTD}
-"""The codecs that bound their result, by their numbers in the flags of a message."""
+"""The codecs whose decompression can be limited in size, by their numbers in the flags of a
+message."""
 ZLIB: Final = (0, 3)
 """Its numbers: older clients have 0. Its data do not tell their size."""
 GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -30,14 +31,14 @@ number of zlib. What they wrote, upstream's clients of proxies know by its first
 data never begin with these."""
 
 FIRST_VALUES_BYTES: Final = 1 << 20
-"""The values of a usual response fit, so that they are rarely moved."""
+"""Enough for the values of a typical response, so that they rarely have to be moved."""
 
 
 class MessageBodies:
-    """A growing column of values. Each is decompressed into its final position."""
+    """A growing column of values. Each is decompressed directly into its final position."""
 
     def __init__(self, max_bytes: int = MAX_BATCH_BYTES) -> None:
-        """``max_bytes``: the limit for one value."""
+        """``max_bytes``: the limit for a single value."""
         self._max_bytes = max_bytes
         self.size = 0
         self._ends = array("i", [0])
@@ -72,7 +73,7 @@ class MessageBodies:
         return memoryview(self._data).cast("B")[self.size : self.size + size]
 
     def value(self) -> memoryview:
-        """All values as one."""
+        """All values in one buffer."""
         return memoryview(self._data).cast("B")[: self.size]
 
     def column(self) -> pa.Array:

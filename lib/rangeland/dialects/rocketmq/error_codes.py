@@ -1,8 +1,8 @@
-"""RocketMQ's response codes, one line each: the name of a number and its meaning for a reader.
+"""RocketMQ's response codes, one per line: the name of a number and what it means for a reader.
 
-For a pull the code is not enough: one code stands for several statuses of the broker's store,
-and the remark contains the status as one word. A slave whose master is up even answers "retry"
-whenever it finds nothing. So a known status takes precedence over the code.
+For a pull, the code is not enough: one code stands for several statuses of the broker's store, and
+the remark contains the status as one word. A slave whose master is up even answers "retry" whenever
+it finds nothing. So a known status takes precedence over the code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ SUCCESS: Final = 0
 REQUEST_NOT_SUPPORTED: Final = 3
 ASK_AGAIN: Final = 20
 NO_MATCHED_MESSAGE: Final = "NO_MATCHED_MESSAGE"
-"""The status of a pull by tags that has found no message; it says how far it has searched."""
+"""The status of a pull by tags that has found no message; the response says how far the broker has
+searched."""
 
 # fmt: off
 CODES: Final[tuple[ErrorCode, ...]] = (
@@ -83,7 +84,7 @@ STATUSES: Final[tuple[ErrorCode, ...]] = (
 MISSING: Final = ErrorCode(
     0, "OFFSETS_MISSING", _V.OUT_OF_RANGE, "the messages begin after the offset"
 )
-"""Not from a broker: messages were returned, but not the one at the requested offset."""
+"""Not sent by brokers: messages were returned, but not the one at the requested offset."""
 
 STATIC_TOPIC: Final = ErrorCode(
     0,
@@ -91,7 +92,7 @@ STATIC_TOPIC: Final = ErrorCode(
     _V.UNSUPPORTED,
     "the queue of a static topic has moved, which is not supported",
 )
-"""Not from a broker: messages are stored with other offsets than those that it was asked for."""
+"""Not sent by brokers: messages are stored with offsets other than those requested."""
 
 STATIC_NUMBERS: Final = ErrorCode(
     0,
@@ -107,7 +108,7 @@ _EMPTY: Final = (_BY_STATUS["NO_MESSAGE_IN_QUEUE"], _BY_STATUS["NO_MATCHED_LOGIC
 
 
 def pull_code_of(code: int, remark: str, offset: int) -> ErrorCode:
-    """The result of a pull at ``offset``. In an empty queue only offset 0 is in range."""
+    """The result of a pull at ``offset``. In an empty queue, only offset 0 is in range."""
     status = _BY_STATUS.get(remark)
     if status is None or code not in (0, 19, 20, 21):
         return error_code_of(code)

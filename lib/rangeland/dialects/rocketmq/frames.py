@@ -1,11 +1,11 @@
 """RocketMQ's frames: a header with named fields, and a body of bytes.
 
-After the length that all dialects have, a frame is ``uint8 kind, uint24 header length | header
-| body``. The header is JSON or a binary layout; servers send either. All values of fields are text.
-Requests are sent with the binary header, which is smaller and faster.
+After the length, which all dialects have, a frame is ``uint8 kind, uint24 header length | header |
+body``. The header is JSON or a binary layout; servers send either. The values of all fields are
+text. Requests are sent with the binary header, which is smaller and faster.
 
-Whatever the bytes are, reading returns a value or raises RemoteProtocolError. ``messages`` defines
-what the fields mean.
+Whatever the bytes are, reading returns a value or raises RemoteProtocolError. What the fields mean
+is defined in ``messages``.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ BINARY_HEADER: Final = 1
 RESPONSE: Final = 1
 ONE_WAY: Final = 2
 PYTHON: Final = 3
-"""The number of our language; servers only display it."""
+"""The number of our language, which servers only display."""
 
 ENTRIES: Final = 4096
-"""Encoded fields that are cached: most are the same in each of thousands of pulls."""
+"""How many encoded fields are cached: in thousands of pulls, most fields are the same."""
 
 MAX_HEADER_BYTES: Final = (1 << 24) - 1
 _PREFIX: Final = struct.Struct(">I")
 _FIXED: Final = struct.Struct(">hbhii")
 _SIMILAR: Final = struct.Struct(">IIhbhiiii")
-"""Length, kind and length of the header, the fixed part, no remark, length of the fields."""
+"""Length of the frame, kind and length of the header, the fixed part, no remark, length of the
+fields."""
 _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
 
@@ -51,7 +52,7 @@ NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Frame(NamedTuple):
-    """One frame of the remoting protocol. ``code`` is the kind of the request, or the result in a
+    """One frame of the remoting protocol. ``code`` is the kind of a request, or the result in a
     response. ``opaque`` is the number of the request, which its response repeats. ``remark`` is the
     server's text about the result."""
 
@@ -90,7 +91,7 @@ def write_frame(frame: Frame) -> list[Buffer]:
 
 
 class SimilarHeaders:
-    """Headers of requests that differ in a few numbers only: the rest is encoded once."""
+    """Headers of requests that differ only in a few numbers: the rest is encoded once."""
 
     def __init__(self, code: int, fields: Mapping[str, str], numbers: Sequence[str]) -> None:
         self._code = code
@@ -98,7 +99,7 @@ class SimilarHeaders:
         self._names = [_SHORT.pack(len(name)) + name.encode() for name in numbers]
 
     def write(self, opaque: int, *numbers: int) -> bytes:
-        """A frame as ``write_frame`` writes it, with the length before it."""
+        """A frame as ``write_frame`` writes it, preceded by its length."""
         fields = self._shared
         for name, number in zip(self._names, numbers, strict=True):
             text = b"%d" % number
@@ -124,11 +125,11 @@ class HeaderReader:
         self._last: Frame | None = None
 
     def read(self, buffer: memoryview) -> Frame:
-        """Reads one header, as ``read_frame`` does."""
+        """Reads one frame, as ``read_frame`` does."""
         end = 0
         if self._last is not None and len(buffer) >= _PREFIX.size:
             (word,) = _PREFIX.unpack_from(buffer)
-            end = _PREFIX.size + word  # kind 0 is JSON; others lead past the buffer
+            end = _PREFIX.size + word  # kind 0 is JSON; any other kind leads past the buffer
             if end <= len(buffer) and (match := self._template.match(buffer, _PREFIX.size, end)):
                 last = self._last
                 return Frame(last.code, match[0], last.flag, last.remark, match[1], buffer[end:])
@@ -190,7 +191,7 @@ def _read_binary(buffer: memoryview, start: int, end: int) -> Frame:
 
 
 def _text(buffer: memoryview, offset: int, length: struct.Struct) -> tuple[str, int]:
-    """The text after its length, and where it ends."""
+    """The text that follows its length, and where it ends."""
     start = take(buffer, offset, length.size)
     (size,) = length.unpack_from(buffer, offset)
     if size < 0:
@@ -211,10 +212,10 @@ _MAX_BYTES: Final = 1 << 10
 
 
 class HeaderTemplate:
-    """The pattern of one connection's headers. Thousands of responses to pulls have headers that
-    differ in a few numbers only. So a header that was parsed as JSON becomes a pattern, and a
-    header that matches the pattern is not parsed as JSON, which takes a third of the time and gives
-    the same values."""
+    """A template for one connection's headers. Thousands of responses to pulls have headers that
+    differ only in a few numbers. So a header that was parsed as JSON becomes a pattern, and headers
+    that match the pattern are not parsed as JSON; this takes a third of the time and gives the same
+    values."""
 
     def __init__(self) -> None:
         self._pattern: re.Pattern[bytes] | None = None
@@ -222,7 +223,8 @@ class HeaderTemplate:
         self._fields: Mapping[str, str] = {}
 
     def match(self, buffer: memoryview, start: int, end: int) -> tuple[int, dict[str, str]] | None:
-        """The opaque and the fields of a header that matches the pattern; None if it does not."""
+        """The opaque and the fields of a header that matches the pattern; None if it does not
+        match."""
         if self._pattern is None:
             return None
         match = self._pattern.fullmatch(buffer, start, end)
@@ -232,7 +234,7 @@ class HeaderTemplate:
         return int(numbers.pop("opaque")), {**self._fields, **numbers}
 
     def learn(self, header: bytes, fields: Mapping[str, str]) -> None:
-        """Makes the pattern. ``fields`` are those of ``header``, which is complete JSON."""
+        """Creates the pattern. ``fields`` are those of ``header``, which is complete JSON."""
         matches = list(_NUMBERS.finditer(header))
         names = [match[1].decode() for match in matches]
         self._pattern = None

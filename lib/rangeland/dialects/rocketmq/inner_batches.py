@@ -1,13 +1,13 @@
 """Splits batches that brokers store as one message into their messages.
 
-The decoder only knows single messages. So each message of a batch is rewritten as one that a broker
-could have stored separately: with the batch's times, hosts and position in the log, its own flag,
-body and properties, and its own offset, counted from the batch's. Upstream's clients do the same
-with their objects. The body of the batch is compressed as a whole, and the checksum covers the
-stored body.
+The decoder knows only single messages. So each message of a batch is rewritten as if a broker had
+stored it separately: with the times, hosts and log position of the batch, its own flag, body and
+properties, and its own offset, counted from that of the batch. Upstream's clients do the same with
+their objects. The body of the batch is compressed as a whole, and the checksum covers the body as
+it is stored.
 
-Only topics that store batches need this. Messages between batches are left unchanged. The parts
-have a bounded size, however large a decompressed batch is.
+Only topics that store batches need this. Messages between batches are left unchanged. The result
+comes in parts of bounded size, however large a decompressed batch is.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from rangeland.errors import BadRecord
 from rangeland.wire.bounded_decompression import NotDecompressible
 
 PART_BYTES: Final = 64 << 20
-"""A part ends after the entry with which its messages exceed this."""
+"""A part ends after the entry that takes its messages past this size."""
 
 _INNER: Final = struct.Struct(">iiiii")
 """Total length, two numbers that are always 0, flag, length of the body."""
@@ -61,7 +61,7 @@ class InnerMessages:
     places: list[tuple[int, int]] = field(default_factory=list)
 
     def place_of(self, byte_index: int) -> int:
-        """The byte index, in the fetched bytes, of a message that was not rewritten."""
+        """Where, in the fetched bytes, a message that was not rewritten begins."""
         start, fetched_start = self.places[bisect_right(self.places, (byte_index, 1 << 62)) - 1]
         return fetched_start + byte_index - start
 
@@ -92,16 +92,17 @@ def unfold(result: PullResult, from_offset: int, until_offset: int) -> Iterator[
 def _put_batch(
     to: bytearray, result: PullResult, entry: QueueEntry, from_offset: int, until_offset: int
 ) -> None:
-    """Appends the batch's messages with offsets in the range, each as a stored message."""
+    """Appends those of the batch's messages whose offsets are in the range, each as a stored
+    message."""
     raw = result.messages[entry.start : entry.end]
     fields = fields_of(raw)
-    assert fields is not None  # otherwise its number of messages would be unknown
+    assert fields is not None  # otherwise the number of messages would be unknown
     flags = int.from_bytes(raw[_FLAGS_AT:_BORN_AT], "big")
     number = entry.until_offset - entry.offset
     messages = _messages_of(_body(raw, flags, fields, entry, result), entry, result)
     inner = list(islice(messages, number + 1))
     if len(inner) != number:
-        # Either number may be right, so it is unknown where the batch ends.
+        # Either number may be right, so it is not known where the batch ends.
         contents = f"{len(inner)} messages" if len(inner) < number else "more messages"
         why = f"it contains {contents}, but claims {number}"
         raise message_error(entry.offset, why, byte_index=result.start + entry.start)
@@ -111,7 +112,7 @@ def _put_batch(
     physical = raw[28:_FLAGS_AT]
     hosts = raw[_BORN_AT : fields.body - 4]
     topic = raw[fields.body_end : fields.properties - 2]
-    fixed_bytes = fields.body + len(topic)  # all but the body and the properties
+    fixed_bytes = fields.body + len(topic)  # everything except the body and the properties
     first = max(from_offset, entry.offset)
     selection = inner[first - entry.offset : until_offset - entry.offset]
     for offset, (flag, body, properties) in enumerate(selection, first):
@@ -134,7 +135,7 @@ def _body(
 ) -> memoryview:
     """A batch's decompressed body."""
     if not flags & NEED_UNWRAP:
-        # Upstream's clients return it to their users as one message.
+        # Upstream's clients return such a batch to their users as one message.
         raise _batch_error(entry, result, "it holds a batch that readers may not unpack")
     body = memoryview(raw)[fields.body : fields.body_end]
     if zlib.crc32(body) & 0x7FFFFFFF != int.from_bytes(raw[_CRC_AT : _CRC_AT + 4], "big"):

@@ -1,7 +1,7 @@
-"""Joins what the pulls of a series returned to the response of one fetch.
+"""Joins what the pulls of a series returned into the response to one fetch.
 
-Pulls are sent together and overlap with tags, so what one of them returned may end after the next
-one begins. A response ends before the first pull that leaves a gap, or fails.
+Pulls are sent together, and with tags they overlap, so the result of one may end after the next one
+begins. A response ends before the first pull that leaves a gap or fails.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from rangeland.model import Partition
 
 
 def join_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPartition:
-    """What the pulls of a series returned together. If nothing was returned without a gap, the
-    first pull's response says why."""
+    """What the pulls of a series returned together. If nothing can be used without leaving a gap,
+    the response to the first pull says why."""
     start = series.request.offset
     compacted_end = compacted_until(series)
     by_tags = any(response.pull.tags for response in series.responses)
@@ -84,18 +84,18 @@ class _JoinedPulls:
             self.preferred = number_of(response, "suggestWhichBrokerId")
 
     def add(self, response: m.RemotingResponse) -> bool:
-        """Adds the messages from ``next_offset`` on. Pulls overlap with tags, and if a batch
-        extends beyond the end of one. False: later pulls cannot be joined."""
+        """Adds the messages from ``next_offset`` on. Pulls overlap if they are by tags, and if a
+        batch extends beyond the end of one. False: later pulls cannot be joined."""
         start, until_offset = self.next_offset, number_of(response, "nextBeginOffset")
         if until_offset <= start:
             return True
         body = response.body if response.code == SUCCESS else NO_DATA
         if response.pull.offset < start:
             if self._is_misplaced(body, response.pull.offset, until_offset):
-                return False  # a separate pull will show which messages are misplaced
+                return False  # a pull of its own will show which messages are misplaced
             body = messages_from(body, start)
         if not self.has_gaps and not is_complete(body, start, until_offset):
-            # The missing offsets are pulled again, from the first of them.
+            # The missing offsets are pulled again, beginning with the first of them.
             size, gap = before_gap(body, start)
             body = body[:size]
             until_offset = until_offset if gap is None else gap
@@ -140,8 +140,8 @@ def _by_tags(
     partition: Partition, series: m.SeriesResponse, joined: _JoinedPulls
 ) -> FetchedPartition:
     """What the pulls of a series by tags returned together. The first response has shown that the
-    log contains the offset, and the follow-up that it still did after all pulls. A broker searches
-    beyond the last message it returns, and pulls may overlap."""
+    log contained the offset, and the follow-up that it still did after all pulls. A broker searches
+    beyond the last message that it returns, and pulls may overlap."""
     for response in series.responses[1:]:
         if response.pull.offset > joined.next_offset:
             break
@@ -161,7 +161,7 @@ def _by_tags(
 def _nothing_by_tags(
     partition: Partition, series: m.SeriesResponse, joined: _JoinedPulls
 ) -> FetchedPartition:
-    """The result of a series by tags without any messages. The first pull with tags says why,
+    """The result of a series by tags that has no messages. The first pull with tags says why,
     unless the queue ends there."""
     response = series.responses[1]
     code = pull_code_of(response.code, response.remark, joined.next_offset)
@@ -171,7 +171,7 @@ def _nothing_by_tags(
 
 
 def _pull_code(response: m.RemotingResponse, offset: int, *, is_known: bool = False) -> ErrorCode:
-    """The code of a pull at ``offset``. A broker that does not find the offset's message continues
+    """The code of a pull at ``offset``. If there is no message at that offset, a broker continues
     at the next one. The caller then asks whether the log's beginning has moved. ``is_known``: the
     offsets before the next message are known to be compacted."""
     if _has_moved(response):
@@ -180,13 +180,13 @@ def _pull_code(response: m.RemotingResponse, offset: int, *, is_known: bool = Fa
     first = found_at(response)
     if first is None or first == offset or is_known:
         return code
-    # A complete response has the offset's message, whatever offset is stored in it.
+    # A complete response contains the offset's message, whatever offset is stored in it.
     until_offset = number_of(response, "nextBeginOffset")
     return code if is_complete(response.body, offset, until_offset) else MISSING
 
 
 def _has_moved(response: m.RemotingResponse) -> bool:
-    """Whether the queue is one of a static topic that has moved to another queue. Its messages keep
+    """Whether the queue belongs to a static topic and has moved to another queue. Its messages keep
     the offsets of that one, and clients add ``offsetDelta`` to them."""
     return response.fields.get("offsetDelta", "") not in ("", "0")
 

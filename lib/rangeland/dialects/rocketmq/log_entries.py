@@ -27,8 +27,8 @@ LOOK: Final = (
 
 
 def scan(fetched: FetchedRecords) -> Scan:
-    """The end of the complete messages, or of all that the broker has accounted for, found without
-    decoding any. Raises BadRecord."""
+    """The end of the complete messages, or of everything that the broker has accounted for, found
+    without decoding anything. Raises BadRecord."""
     result = pull_result_of(fetched)
     from_offset = fetched.from_offset
     if result.until_offset is not None:
@@ -51,7 +51,7 @@ def walk_error(result: PullResult, walk: MessageWalk, from_offset: int) -> BadRe
 
 
 def misplaced_error(result: PullResult, message: MisplacedMessage, from_offset: int) -> BadRecord:
-    """The error for a message that is not at its stored offset."""
+    """The error for a message that is not at the offset stored in it."""
     offset = max(message.offset, from_offset) if message.until_offset is None else message.offset
     facts = _facts_of(result, message.fault, message.start)
     return message_error(offset, message.why, message.until_offset, reason=message.why, **facts)
@@ -60,8 +60,8 @@ def misplaced_error(result: PullResult, message: MisplacedMessage, from_offset: 
 def decoded_message_error(
     result: PullResult, error: UndecodableMessage, from_offset: int, byte_index: int | None = None
 ) -> BadRecord:
-    """The decoder's error, as one that names the message by its offset. ``byte_index``: its
-    place in the stored bytes, if the decoder was given others."""
+    """Turns the decoder's error into one that names the message by its offset. ``byte_index``: its
+    place in the stored bytes, if the decoder was given different bytes."""
     offset = error.offset if error.fault.is_inside else max(from_offset, error.offset + 1)
     byte_index = error.byte_index if byte_index is None else byte_index
     return _fault_error(result, error.fault, byte_index, offset)
@@ -93,8 +93,9 @@ def message_error(offset: int, why: str, next_offset: int | None = None, **facts
 
 
 def cut_out(fetched: FetchedRecords, from_offset: int, until_offset: int) -> memoryview:
-    """The raw bytes, for quarantine, of messages with offsets in ``[from_offset, until_offset)``,
-    and of batches that contain one of them, up to the first bytes that cannot be walked over."""
+    """The raw bytes, for quarantine, of messages with offsets in ``[from_offset, until_offset)``
+    and of batches that contain any of these offsets, up to the first bytes that cannot be walked
+    over."""
     result = pull_result_of(fetched)
     if not fetched.context.spans:
         return _walk(result.messages, from_offset, until_offset)

@@ -1,10 +1,10 @@
 """RocketMQ's requests and responses: a code, named fields, and a body.
 
-Each request is made by a function of its name. A response refers to its request, which alone shows
-what it is about. A pull returns only a few messages, so many pulls are sent together:
+For each request there is a function of that name. A response refers to its request, which alone
+shows what it is about. A pull returns only a few messages, so many pulls are sent together:
 ``PullSeries`` is one request here, from which the session makes several pulls.
 
-Only this module and ``error_codes`` contain names and numbers of the protocol.
+Names and numbers of the protocol appear only in this module and in ``error_codes``.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ TOPIC_CONFIG = 351
 HELLO = 32_000
 
 READER_GROUP: Final = "TOOLS_CONSUMER"
-"""The group of our pulls. A broker creates a group that it does not know; every broker has this one
-from the start, for upstream's own tools."""
+"""The group that we use for pulls. A broker creates any group that it does not know; this one
+exists on every broker from the start, for upstream's own tools."""
 
 MAX_PER_PULL: Final = 32
 """The most messages that a broker returns in one response, with its default settings."""
 
 SUBSCRIPTION_INSIDE: Final = 4
-"""The only flag of a pull that is set: the request contains its subscription. The flags for waiting
-(2) and committing (1) are not set: a broker checks waiting pulls only every few seconds."""
+"""The only flag that our pulls set: the request contains its subscription. The flags for waiting
+(2) and committing (1) are not set, because a broker checks waiting pulls only every few seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class RemotingRequest:
 
 class Pull(NamedTuple):
     """A request for at most ``max_messages`` from ``offset`` on: with any tag, or only with a tag
-    whose hash is that of one of ``tags``. With tags a broker examines 800 messages, by default, and
-    returns the ones that match, possibly none. A NamedTuple, because many are made."""
+    whose hash equals that of one of ``tags``. With tags, a broker examines 800 messages by default
+    and returns those that match, possibly none. A NamedTuple, because many are made."""
 
     about: Partition
     offset: int
@@ -88,7 +88,7 @@ class Pull(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PullSeries:
-    """Everything from ``offset`` to ``until_offset``, or about ``max_bytes``. With ``tags`` the
+    """Everything from ``offset`` to ``until_offset``, or about ``max_bytes``. With ``tags``, the
     first pull is for one message with any tag: it shows whether the log still contains the
     offset."""
 
@@ -137,9 +137,9 @@ class RemotingResponse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SeriesResponse:
-    """The responses to all pulls of a series, by offset. ``follow_ups``: the responses to further
-    requests (see ``missing_messages``). ``is_compacted``: the broker has reported that the topic
-    is."""
+    """The responses to all pulls of a series, ordered by offset. ``follow_ups``: the responses to
+    further requests (see ``missing_messages``). ``is_compacted``: the broker has reported that the
+    topic is."""
 
     request: PullSeries
     responses: tuple[RemotingResponse, ...]
@@ -148,7 +148,7 @@ class SeriesResponse:
 
 
 def fields_of(**values: Any) -> dict[str, str]:
-    """The fields as on the wire: all values are text, booleans in lower case."""
+    """The fields as they are sent: all values are text, booleans in lower case."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in values.items()
@@ -156,7 +156,7 @@ def fields_of(**values: Any) -> dict[str, str]:
 
 
 def hello() -> RemotingRequest:
-    """A request that no server knows, and every server answers immediately."""
+    """A request that no server knows, and that every server answers immediately."""
     return RemotingRequest(HELLO, {})
 
 
@@ -180,7 +180,7 @@ def all_topics() -> RemotingRequest:
 
 
 def max_offset(queue: Partition) -> RemotingRequest:
-    """A request for the end of a queue. A broker answers 0 for a queue that does not exist."""
+    """Asks for the end of a queue. A broker answers 0 for a queue that does not exist."""
     return _of_queue(MAX_OFFSET, queue)
 
 
@@ -205,8 +205,8 @@ def _of_queue(code: int, queue: Partition, **more: Any) -> RemotingRequest:
 
 @lru_cache(256)
 def _queue_fields(topic: str, number: int, group: str, subscription: str) -> Mapping[str, str]:
-    """The fields that are the same in all pulls of a subscription. Its version matters to groups
-    only."""
+    """The fields that are the same in all pulls of a subscription. The version of the subscription
+    matters only to groups."""
     return fields_of(
         topic=topic,
         queueId=number,
@@ -224,7 +224,7 @@ def _queue_fields(topic: str, number: int, group: str, subscription: str) -> Map
 
 
 def create_topic(topic: str, queues: int, attributes: str = "") -> RemotingRequest:
-    """A request to create a topic. ``attributes`` are as upstream's tool takes them:
+    """Asks to create a topic. ``attributes`` have the form that upstream's tool uses:
     ``+name=value``, separated by commas."""
     return RemotingRequest(
         CREATE_TOPIC,
@@ -245,7 +245,7 @@ def create_topic(topic: str, queues: int, attributes: str = "") -> RemotingReque
 def send(
     queue: Partition, body: bytes, properties: Mapping[str, str], born_ms: int, sys_flag: int = 0
 ) -> RemotingRequest:
-    """A request to store a message."""
+    """Asks to store a message."""
     return RemotingRequest(
         SEND,
         fields_of(

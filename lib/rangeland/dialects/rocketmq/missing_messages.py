@@ -1,16 +1,16 @@
-"""Finds out why messages are missing: compacted, or deleted while they were read.
+"""Finds out why messages are missing: compacted, or deleted while they were being read.
 
-Brokers do not say. A pull continues at the next message that exists, and with tags a broker does
-not say whether an offset that it leaves out has a message. So once the pulls of a series are
-answered, more requests follow, depending on its first message:
+Brokers do not say. A pull continues at the next message that exists, and if a broker selects by
+tags, it does not say whether there is a message at an offset that it leaves out. So once the pulls
+of a series are answered, more requests follow, depending on the first message:
 
-- With tags, the first message is pulled again. Logs lose their oldest messages first: if it still
-  exists, so did all later ones. While it is unknown, the type of the topic is asked for as well,
+- With tags, the first message is pulled again. Logs lose their oldest messages first: if this one
+  still exists, so did all later ones. If the topic's type is unknown, it is asked for as well,
   because brokers do not index the tags of messages inside batches (``topic_types``).
-- If the messages begin after the requested offset, it is pulled again, and the queue's beginning
-  and the topic's type are asked for. The missing offsets are compacted only if both pulls agree,
-  the queue begins earlier and the topic is compacted. Otherwise a broker has deleted messages
-  and does not know yet that its queue begins later, which takes it a few seconds.
+- If the messages begin after the requested offset, that offset is pulled again, and the queue's
+  beginning and the topic's type are asked for. The missing offsets are compacted only if both pulls
+  agree, the queue begins earlier and the topic is compacted. Otherwise a broker has deleted
+  messages but does not know yet that its queue begins later; that takes it a few seconds.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ from rangeland.untrusted import Unreadable, decimal
 
 
 def found_at(response: m.RemotingResponse) -> int | None:
-    """The offset of a pull's first message; the pull's own offset if a batch contains it. None if
-    there is no message."""
+    """The offset of a pull's first message; the pull's own offset if the message is a batch that
+    contains it. None if there is no message."""
     return begins_at(response.body, response.pull.offset) if response.code == SUCCESS else None
 
 
 def follow_up_requests(
     series: m.PullSeries, responses: Sequence[m.RemotingResponse], topics: TopicTypes
 ) -> list[m.RemotingRequest | m.Pull]:
-    """The requests that remain to be sent once all pulls of a series have their ``responses``."""
+    """The requests that still have to be sent once all pulls of a series have been answered with
+    ``responses``."""
     topic = series.about.topic
     offset = found_at(responses[0])
     if offset is None:
@@ -55,7 +56,8 @@ def follow_up_requests(
 
 
 def _leaves_out(responses: Sequence[m.RemotingResponse]) -> bool:
-    """Whether a pull without tags has returned fewer messages than it accounts for offsets."""
+    """Whether a pull without tags has returned fewer messages than the offsets that it accounts
+    for."""
     successes = [response for response in responses if response.code == SUCCESS]
     return not all(
         is_complete(response.body, response.pull.offset, number_of(response, "nextBeginOffset"))
@@ -65,8 +67,8 @@ def _leaves_out(responses: Sequence[m.RemotingResponse]) -> bool:
 
 def compacted_until(series: m.SeriesResponse) -> int | None:
     """The first message's offset, if all offsets from the beginning of the series up to it are
-    compacted. None if that is uncertain or there is no gap. The offset stored in the message is
-    not relied on: a pull of one message ends after it."""
+    compacted. None if that is uncertain, or if there is no gap. The offset stored in the message is
+    not relied on: a pull of one message ends right after it."""
     offset = found_at(series.responses[0])
     start = series.request.offset
     if offset is None or offset == start or len(series.follow_ups) != 3:
@@ -79,7 +81,7 @@ def compacted_until(series: m.SeriesResponse) -> int | None:
 
 
 def _is_gap(response: m.RemotingResponse, first_offset: int) -> bool:
-    """Whether a pull has not returned the message at its own offset."""
+    """Whether a pull did not return the message at its own offset."""
     offset = response.pull.offset
     return first_offset != offset and not is_complete(
         response.body, offset, number_of(response, "nextBeginOffset")

@@ -1,13 +1,13 @@
 """Checks that messages are where the broker says they are.
 
-No checksum covers the offset stored in a message. But a broker looks messages up by its own index,
-and reports which offsets its response accounts for. If a response has as many messages as
-it accounts for offsets, the offset of each is certain. If messages are missing (because of tags or
-compaction), the offsets must rise and stay within the response. An offset that was moved into such
-a gap is not detected, nor are changed times and properties.
+No checksum covers the offset stored in a message. But a broker looks messages up in its own index,
+and reports which offsets its response accounts for. If a response has as many messages as it
+accounts for offsets, the offset of each is certain. If messages are missing (because of tags or
+compaction), the offsets must rise and stay within the response. An offset that was changed so that
+it falls into such a gap is not detected, nor are changed times and properties.
 
-Pure functions of bytes. A wrong offset is a value here (``MisplacedMessage``); the reader of the
-messages raises the error.
+Pure functions of bytes. Here a wrong offset is a value (``MisplacedMessage``); the error is raised
+by the reader of the messages.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from rangeland.dialects.rocketmq.queue_entries import QueueEntry, entry_at, firs
 
 
 class MisplacedMessage(NamedTuple):
-    """The bytes ``[start, end)`` are at the offsets ``[offset, until_offset)``, but other offsets
-    are stored in them. ``until_offset`` is None if the end is uncertain."""
+    """The bytes ``[start, end)`` belong to the offsets ``[offset, until_offset)``, but other
+    offsets are stored in them. ``until_offset`` is None if the end is uncertain."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ class MisplacedMessage(NamedTuple):
 
 
 class PlacedMessages(NamedTuple):
-    """The messages at bytes ``[start, end)``, which are at their offsets and account for
+    """Messages whose stored offsets are right: the bytes ``[start, end)``, which account for
     ``[from_offset, until_offset)``. ``misplaced``: the misplaced message after them, if any."""
 
     start: int
@@ -47,7 +47,7 @@ class PlacedMessages(NamedTuple):
 
 
 def placed_messages(result: PullResult) -> Iterator[PlacedMessages]:
-    """All fetched bytes; the broker must have said which offsets they account for."""
+    """Goes through all fetched bytes; the broker must have said which offsets they account for."""
     spans = result.context.spans
     start = 0
     offset = spans[0].from_offset
@@ -59,8 +59,7 @@ def placed_messages(result: PullResult) -> Iterator[PlacedMessages]:
 
 
 def misplaced_messages(result: PullResult) -> list[MisplacedMessage]:
-    """The misplaced messages, in the order of the bytes. The last may be one whose end is
-    unknown."""
+    """The misplaced messages, in the order of the bytes. The end of the last one may be unknown."""
     spans = result.context.spans
     has_gaps = result.context.has_gaps
     if not has_gaps and is_tiled(result.messages, spans[0].from_offset, spans[-1].until_offset):
@@ -82,7 +81,8 @@ def misplaced_messages(result: PullResult) -> list[MisplacedMessage]:
 
 
 def is_tiled(body: Any, from_offset: int, until_offset: int) -> bool:
-    """Whether plain messages follow one another at all of these offsets, to the last byte."""
+    """Whether the bytes consist of plain messages that cover exactly these offsets, one after the
+    other."""
     if first_offset(body) != from_offset:
         return False
     walk = rocketmq_decoder().walk_stored(body)
@@ -99,8 +99,8 @@ def is_complete(body: Any, from_offset: int, until_offset: int) -> bool:
 
 
 def before_gap(body: Any, from_offset: int) -> tuple[int, int | None]:
-    """The byte up to which messages follow one another from the offset on, and the offset there;
-    None if damaged bytes follow instead of a gap."""
+    """The byte index up to which messages follow one another from this offset on, and the offset
+    there; None if what follows is not a gap but damaged bytes."""
     entries, fault = _entries(body)
     offset = _begin(entries, from_offset)
     for entry in entries:
@@ -114,7 +114,7 @@ def before_gap(body: Any, from_offset: int) -> tuple[int, int | None]:
 
 
 def _without_gaps(body: Any, span: ResponseSpan) -> Iterator[MisplacedMessage]:
-    """The misplaced messages of a response that has one for each offset."""
+    """The misplaced messages of a response that has a message for each offset."""
     entries, fault = _entries(body)
     offset = _begin(entries, span.from_offset)
     has_all = fault is None and _count(entries) == span.until_offset - offset
@@ -138,7 +138,7 @@ def _without_gaps(body: Any, span: ResponseSpan) -> Iterator[MisplacedMessage]:
 
 def _with_gaps(body: Any, span: ResponseSpan, *, is_exact: bool) -> Iterator[MisplacedMessage]:
     """The misplaced messages of a response that may leave out offsets. ``is_exact``: the last
-    message is the last offset that the response accounts for."""
+    message is at the last offset for which the response accounts."""
     if _fits(body, span, is_exact=is_exact):
         return
     entries, fault = _entries(body)
@@ -181,8 +181,8 @@ def _fits(body: Any, span: ResponseSpan, *, is_exact: bool) -> bool:
 def _out_of_place(
     entries: list[QueueEntry], span: ResponseSpan, *, is_exact: bool
 ) -> Iterator[int]:
-    """Indexes of entries that are not within the response, or not after the previous entry. If two
-    contradict each other, either may be wrong."""
+    """Indexes of entries that are not within the response, or do not come after the previous entry.
+    If two contradict each other, either may be wrong."""
     fitting = []
     for index, entry in enumerate(entries):
         if span.from_offset < entry.until_offset and entry.offset < span.until_offset:
@@ -197,8 +197,8 @@ def _out_of_place(
 
 
 def _entries(body: Any) -> tuple[list[QueueEntry], StoredFault | None]:
-    """The entries by their lengths only, whatever offsets they have; and the fault at which they
-    end, if it is not the end of the bytes."""
+    """The entries found by their lengths only, whatever their offsets; and the fault at which they
+    end, unless they end with the bytes."""
     entries: list[QueueEntry] = []
     byte_index = 0
     while byte_index < len(body):
@@ -213,7 +213,7 @@ def _entries(body: Any) -> tuple[list[QueueEntry], StoredFault | None]:
 
 
 def _begin(entries: list[QueueEntry], from_offset: int) -> int:
-    """The first offset of the entries. A pull from inside a batch returns all of it."""
+    """The first offset of the entries. A pull from inside a batch returns the whole batch."""
     if (
         entries
         and entries[0].is_batch

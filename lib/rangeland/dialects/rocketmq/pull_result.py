@@ -1,6 +1,6 @@
 """The result of a fetch: messages, and the broker's account of them.
 
-A broker finds messages by its own index and reports which offsets its response accounts for. So if
+A broker finds messages in its own index and reports which offsets its response accounts for. So if
 no offset is missing, the offset of each message is certain, whatever offset is stored in it; if
 messages are missing, the others must still be within the response. None of this is in the bytes of
 the messages, and no checksum covers their stored offsets (``offset_checks``).
@@ -27,14 +27,14 @@ _LENGTH_AND_OFFSET: Final = struct.Struct(">i16xq")
 
 
 class PullResult(NamedTuple):
-    """The ``messages`` that a pull returned, from byte ``start`` of the fetched bytes on, and their
-    context."""
+    """The ``messages`` that a pull returned, which begin at byte ``start`` of the fetched bytes,
+    and their context."""
 
     messages: memoryview
     context: FetchContext = NO_CONTEXT
     start: int = 0
     ends_at: int | None = None
-    """The messages account for all offsets before this one; None: up to the last message."""
+    """The messages account for all offsets before this one; None: only up to the last message."""
     max_batch_bytes: int = MAX_BATCH_BYTES
     """How much memory one message or batch may take."""
 
@@ -55,9 +55,9 @@ class PullResult(NamedTuple):
 
 
 def pull_result_of(fetched: FetchedRecords) -> PullResult:
-    """The messages and their context. Earlier releases wrote the tags before the bytes in
+    """The messages and their context. Earlier releases stored the tags in front of bytes in
     quarantine, after a length that no message has; only bytes from quarantine are checked for
-    that."""
+    this."""
     records = fetched.data
     context = fetched.context
     max_bytes = fetched.max_batch_bytes

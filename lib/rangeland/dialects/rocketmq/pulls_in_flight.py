@@ -1,12 +1,12 @@
 """The pulls of a series: where each begins, and how many messages it asks for.
 
-The broker decides how many messages a response has (32 from memory, 8 from disk, fewer
-large ones), so the number is learned. A pull is expected to return as many as the last ones did,
-and the last of the pulls sent together asks for the maximum. A pull that returns fewer leaves a
-gap, at which the reader of the series stops. With tags a pull returns only matches, so the number
-of offsets that a pull covers is learned instead, and pulls may overlap.
+The broker decides how many messages a response has (32 from memory, 8 from disk, fewer if they are
+large), so the number is learned. A pull is expected to return as many as the last ones did, and the
+last of the pulls sent together asks for the maximum. A pull that returns fewer leaves a gap, where
+the reader of the series stops. With tags, a pull returns only matches, so what is learned instead
+is the number of offsets that a pull covers, and pulls may overlap.
 
-Batches that are stored as one message are returned whole, so only its response shows where a pull
+Batches that are stored as one message are returned whole, so only the response shows where a pull
 ends: each pull is sent when the previous one is answered.
 
 Pure: offsets and responses in, pulls out. ``session`` sends them.
@@ -31,16 +31,16 @@ from rangeland.errors import RemoteProtocolError
 from rangeland.untrusted import Unreadable, decimal
 
 MAX_PULLS: Final = 64
-"""The most pulls of one series in flight. A broker's queue for pulls is much longer."""
+"""The most pulls of one series in flight. A broker's queue for pulls is much longer than that."""
 FIRST_PULLS: Final = 8
-"""How many pulls the first series of a queue begins with, when the size of its messages is
+"""How many pulls the first series of a queue begins with, while the size of the queue's messages is
 unknown."""
 
 
 @dataclass(slots=True)
 class SentPull:
     """A request that was sent or is about to be. A pull should return everything before
-    ``until_offset``, and may ask for more. ``owner``: the id of its message, None if it has none
+    ``until_offset``, but may ask for more. ``owner``: the id of its message; None if it has none
     yet."""
 
     request: RemotingRequest | Pull
@@ -51,16 +51,16 @@ class SentPull:
 
     @property
     def is_good(self) -> bool:
-        """Whether the pull can be used. Not if its response has no messages: some may have arrived
-        since."""
+        """Whether the pull can be used. It cannot if its response has no messages: some may have
+        arrived since."""
         return self.response is None or self.response.code == SUCCESS
 
 
 @dataclass(slots=True)
 class PullPace:
     """The pace of pulls, learned from one queue's responses. ``is_steady``: each of the last pulls
-    returned as many messages as expected, so sending others ahead is worthwhile. ``has_batches``:
-    at least some of the queue's entries are batches stored as one message."""
+    returned as many messages as expected, so it is worthwhile to send others ahead.
+    ``has_batches``: at least some of the queue's entries are batches stored as one message."""
 
     count: int = MAX_PER_PULL
     message_bytes: int = 0
@@ -68,7 +68,7 @@ class PullPace:
     has_batches: bool = False
 
     def number(self, series: PullSeries) -> int:
-        """The number of pulls that it takes to fetch ``max_bytes``, wherever the series ends."""
+        """The number of pulls needed to fetch ``max_bytes``, wherever the series ends."""
         if self.has_batches:
             return 1
         if not self.message_bytes:
@@ -84,14 +84,14 @@ class PullPace:
                 return
             extent = min(self.count, width)
             is_last = index == number - 1 or extent == width
-            # Even the last one asks for nothing beyond the end.
+            # Even the last pull asks for nothing beyond the end.
             count = min(width, MAX_PER_PULL) if is_last else extent
             pull = Pull(series.about, offset, count)
             offset += extent
             yield SentPull(pull, offset)
 
     def again(self, series: PullSeries, sent: Sequence[SentPull]) -> SentPull:
-        """The last of them again; a pull of one message if there are none."""
+        """The last of these pulls again; a pull of one message if there are none."""
         if sent and isinstance(last := sent[-1].request, Pull):
             return SentPull(last, sent[-1].until_offset)
         return SentPull(Pull(series.about, series.offset, 1), series.offset + 1)
@@ -114,7 +114,7 @@ class PullPace:
         return next(self.pulls(series, offset, 1), None)
 
     def learn(self, series: Sequence[SentPull]) -> None:
-        """Learns from a series of pulls that are answered."""
+        """Learns from a series of pulls that have been answered."""
         responses = [
             (sent.until_offset, sent.response) for sent in series if sent.response is not None
         ]
@@ -137,7 +137,7 @@ class PullPace:
 
 @dataclass(slots=True)
 class PullStride:
-    """The stride of pulls with tags, learned from one queue's responses: the least number of
+    """The stride of pulls with tags, learned from one queue's responses: the smallest number of
     offsets that a response covers, and its size."""
 
     offsets: int = MAX_PER_PULL
@@ -156,7 +156,7 @@ class PullStride:
             yield SentPull(Pull(series.about, at, count, tags=series.tags))
 
     def learn(self, series: Sequence[SentPull]) -> None:
-        """Learns from a series of pulls that are answered."""
+        """Learns from a series of pulls that have been answered."""
         responses = [sent.response for sent in series[1:] if sent.response is not None]
         extents = [
             (number_of(a, "nextBeginOffset") - a.pull.offset, len(a.body))
@@ -177,7 +177,7 @@ def offsets_covered(response: RemotingResponse) -> int:
 
 
 def usable_pulls(ahead: Sequence[SentPull], offset: int) -> list[SentPull]:
-    """The pulls sent ahead with which a series from ``offset`` on can begin: without a gap, and all
+    """The pulls sent ahead that a series from ``offset`` on can begin with: without a gap, and all
     of them good."""
     pulls: list[SentPull] = []
     for sent in ahead:
@@ -193,7 +193,8 @@ def _is_end(response: RemotingResponse) -> bool:
 
 
 def number_of(of: RemotingResponse | RemotingRequest | Pull, name: str) -> int:
-    """A field that is a number. Raises RemoteProtocolError if it is missing or not a number."""
+    """The value of a field that contains a number. Raises RemoteProtocolError if it is missing or
+    not a number."""
     try:
         return decimal(of.fields.get(name, ""), name)
     except Unreadable as error:

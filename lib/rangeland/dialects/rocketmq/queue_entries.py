@@ -1,11 +1,12 @@
 """The entries of a queue as a pull returns them: messages, and batches stored as one message.
 
-Brokers store batches as one message in topics that are configured so (`queue.type=BatchCQ`). Such
-an entry has its first offset where a message has its own, and a property with the number of its
-messages, each of which takes one offset. A pull from inside a batch returns all of it.
+In topics that are configured for it (`queue.type=BatchCQ`), brokers store batches as one message.
+Such an entry stores its first offset where a message stores its own, and a property says how many
+messages it contains, each of which takes one offset. A pull from inside a batch returns the whole
+batch.
 
-Nothing is decompressed here. The kernel walks over messages only and ends at the first batch; this
-walk is for everything from there on. It must agree with the kernel: the same faults at the same
+Nothing is decompressed here. The kernel walks over messages only and stops at the first batch; this
+walk covers everything from there on. It must agree with the kernel: the same faults at the same
 bytes, and no fault for incomplete bytes at the end.
 """
 
@@ -28,7 +29,7 @@ from rangeland.decode.rocketmq.layout import (
 
 NUMBER: Final = b"INNER_NUM"
 MAX_BATCH_MESSAGES: Final = (1 << 15) - 1
-"""Brokers store the number as a short, so a queue has no larger batch."""
+"""Brokers store the number as a short, so no batch in a queue is larger."""
 MAX_DIGITS: Final = len(str(MAX_BATCH_MESSAGES))
 MAX_OFFSET: Final = (1 << 63) - 1
 """No entry has this offset, because the offset after it could not be represented."""
@@ -38,7 +39,7 @@ _LENGTH: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
 _TO_BORN_HOST: Final = 48
 _TO_BODY: Final = SMALLEST - 4 - 1 - 2
-"""The bytes from an entry's start to the length of its body, with hosts of four bytes."""
+"""The number of bytes from an entry's start to the length of its body, with hosts of four bytes."""
 
 
 class QueueEntry(NamedTuple):
@@ -52,8 +53,8 @@ class QueueEntry(NamedTuple):
 
 
 class MessageFields(NamedTuple):
-    """The byte indexes of an entry's last fields: its body at ``[body, body_end)`` after
-    a length, then the topic after its length, then the properties from ``properties`` to the
+    """The byte indexes of an entry's last fields: its body at ``[body, body_end)``, preceded by its
+    length, then the topic preceded by its length, then the properties from ``properties`` to the
     end."""
 
     body: int
@@ -74,9 +75,9 @@ def is_batch(body: Any) -> bool:
 
 
 def begins_at(body: Any, offset: int) -> int | None:
-    """The offset at which a pull from ``offset`` begins for its reader: ``offset`` itself if it is
-    inside the first entry, a batch; otherwise the first entry's offset. A batch whose end is
-    unknown may contain it: opening it will show. None if nothing was returned."""
+    """The offset at which a pull from ``offset`` begins for its reader: ``offset`` itself if the
+    first entry is a batch that contains it; otherwise the first entry's offset. A batch whose end
+    is unknown may contain it: opening the batch will show. None if nothing was returned."""
     first_at = first_offset(body)
     if first_at is None or first_at >= offset or not is_batch(body):
         return first_at
@@ -94,9 +95,10 @@ def stored_ms(body: Any) -> int | None:
 
 
 class EntryTotals:
-    """Walks from entry to entry, to the first incomplete one. Afterwards ``end`` is where the walk
-    ended, ``last_offset`` the offset of the last message before it, and ``fault`` the reason, if it
-    ended at damaged bytes. A batch with an unknown number of messages is such a fault."""
+    """Walks from entry to entry, up to the first incomplete one. Afterwards, ``end`` is where the
+    walk ended, ``last_offset`` the offset of the last message before that, and ``fault`` the
+    reason, if it ended at damaged bytes. A batch with an unknown number of messages is such a
+    fault."""
 
     def __init__(self, messages: Any) -> None:
         self._data = messages
@@ -118,7 +120,7 @@ class EntryTotals:
             self.last_offset = entry.until_offset - 1
 
     def _entry(self) -> QueueEntry | None:
-        """The next entry; None if there is none, and ``fault`` says whether it is damaged."""
+        """The next entry; None if there is none: then ``fault`` says whether it is damaged."""
         entry = entry_at(self._data, self.end)
         if entry is StoredFault.CUT_SHORT:
             return None
@@ -135,8 +137,8 @@ class EntryTotals:
 
 
 def entry_at(data: Any, start: int) -> QueueEntry | StoredFault:
-    """The entry that begins at this byte, or why there is none. If a batch does not declare how
-    many messages it has, ``until_offset`` equals ``offset``."""
+    """The entry that begins at this byte, or the reason why there is none. If a batch does not
+    declare how many messages it has, ``until_offset`` equals ``offset``."""
     if len(data) - start < _LENGTH.size:
         return StoredFault.CUT_SHORT
     (length,) = _LENGTH.unpack_from(data, start)
@@ -185,7 +187,7 @@ def fields_of(entry: Any) -> MessageFields | None:
 
 
 def _number(entry: Any) -> int:
-    """The number of messages that a batch declares; 0 if that cannot be read."""
+    """The number of messages that a batch declares; 0 if it cannot be read."""
     fields = fields_of(entry)
     if fields is None:
         return 0

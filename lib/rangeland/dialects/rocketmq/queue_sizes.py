@@ -1,10 +1,10 @@
 """Estimates the sizes of queues from a few of their messages.
 
-All queues of a broker share one log, and nothing reports the share of each. A broker reports an
+All queues of a broker share one log, and nothing reports the share of each. A broker does report an
 average message size, but over all topics and only since it was started, which is useless for a
-topic of another kind or after a restart. Two pulls of a few messages, one from the middle of a
-queue and one from its end, where the next run reads, are better. The pulls of all queues are sent
-together, and the same responses contain the width of the queue.
+topic of another kind or after a restart. It is better to pull a few messages twice, once from the
+middle of a queue and once from its end, where the next run will read. The pulls of all queues are
+sent together, and the same responses show how wide the queue is.
 
 Short queues are not sampled: each is one slice, whatever its size.
 """
@@ -24,8 +24,8 @@ from rangeland.model import Partition
 SAMPLE: Final = 8
 """How many messages to look at: as many as a broker returns in one response from disk."""
 FEW: Final = 64
-"""Two samples of these are a quarter of them; fewer messages fit into one slice, whatever their
-size."""
+"""Two samples are a quarter of this many messages; fewer messages fit into one slice, whatever
+their size."""
 
 
 def sizes_requests(logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
@@ -38,7 +38,7 @@ def sizes_requests(logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequ
 
 
 def read_sizes(responses: Sequence[m.RemotingResponse]) -> dict[Partition, int]:
-    """The size of each queue if all of its messages were like the sampled ones."""
+    """The size that each queue would have if all of its messages were like the sampled ones."""
     samples: dict[Partition, list[tuple[int, int]]] = {}
     widths: dict[Partition, int] = {}
     for response in responses:

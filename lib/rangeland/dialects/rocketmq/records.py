@@ -1,13 +1,13 @@
-"""Turns pulled bytes into rows, with a class for every offset on the way.
+"""Turns pulled bytes into rows, and gives every offset on the way a class.
 
-The decoder makes rows of all messages of the range, or of those with the requested tags;
-compressed values are decompressed here. Batches that are stored as one message are first split
-(``inner_batches``). An offset without a message is compacted, which brokers do if the topic is
-configured so. With tags it is filtered, because a broker does not say whether an offset that it
-leaves out has a message.
+The decoder makes rows of all messages of the range, or of those with the requested tags; compressed
+values are decompressed here. Batches that are stored as one message are split first
+(``inner_batches``). An offset without a message counts as compacted, since brokers compact topics
+that are configured so. With tags it counts as filtered, because a broker does not say whether there
+is a message at an offset that it leaves out.
 
 Transactions need no handling: a broker keeps uncommitted messages in another topic, and a message
-gets its offset in the queue when it is committed.
+gets its offset in the queue only when it is committed.
 
 Pure: no I/O, no state between calls.
 """
@@ -40,17 +40,18 @@ from rangeland.model import Counts
 from rangeland.wire.bounded_decompression import NotDecompressible
 
 MAX_CHUNK_BYTES: Final = 64 << 20
-"""A chunk ends after the message with which its decompressed values exceed this."""
+"""A chunk ends after the message that takes its decompressed values past this size."""
 
 
 def decode_chunks(
     fetched: FetchedRecords, from_offset: int, until_offset: int, *, reports_gaps: bool = False
 ) -> Iterator[DecodedChunk]:
-    """All of one response; in chunks of bounded memory if messages are compressed. Each continues
-    where the previous one ends; the last ends at ``until_offset`` or after the last complete
-    message. No gap is reported: brokers say what is compacted.
+    """All of one response; if messages are compressed, in chunks of bounded memory. Each chunk
+    continues where the previous one ends; the last ends at ``until_offset`` or after the last
+    complete message. No gaps are reported: brokers say what is compacted.
 
-    Raises BadRecord with the damage, and where reading resumes after it if that is known."""
+    Raises BadRecord, which says what is damaged and, if known, where reading can resume.
+    """
     if from_offset >= until_offset or not (len(fetched) or fetched.context.spans):
         return
     result = pull_result_of(fetched)
@@ -74,7 +75,7 @@ def decode_chunks(
 
 
 def _decode(result: PullResult, from_offset: int, until_offset: int) -> Iterator[DecodedChunk]:
-    """The chunks of a result. If it has batches, they are split first."""
+    """The chunks of a result. Batches in it are split first."""
     try:
         decoded = rocketmq_decoder().decode_stored(
             result.messages, from_offset, until_offset, result.tags
@@ -91,7 +92,7 @@ def _decode(result: PullResult, from_offset: int, until_offset: int) -> Iterator
 def _chunks_of_batches(
     result: PullResult, from_offset: int, until_offset: int
 ) -> Iterator[DecodedChunk]:
-    """The chunks of a result with batches, a part of its messages at a time."""
+    """The chunks of a result with batches, for one part of its messages at a time."""
     for part in unfold(result, from_offset, until_offset):
         try:
             decoded = rocketmq_decoder().decode_stored(
@@ -108,7 +109,7 @@ def _chunks_of_batches(
 def _chunks(
     decoded: DecodedMessages, from_offset: int, until_offset: int, result: PullResult
 ) -> Iterator[DecodedChunk]:
-    """The chunks of decoded messages, which end at ``until_offset``."""
+    """The chunks of decoded messages, the last of which ends at ``until_offset``."""
     if until_offset <= from_offset:
         return
     if decoded.codecs is None:
@@ -139,7 +140,8 @@ def _unpacked_chunks(
     until_offset: int,
     result: PullResult,
 ) -> Iterator[DecodedChunk]:
-    """The chunks of messages of which some are compressed, of bounded memory."""
+    """The chunks of messages, some of which are compressed; each takes a bounded amount of
+    memory."""
     offsets = batch.column(columns.OFFSET.name).to_numpy()
     values = batch.column(columns.VALUE.name)
     _, ends_buffer, data_buffer = values.buffers()

@@ -60,7 +60,7 @@ CAPABILITIES: Final = Capabilities(
     source_keys=frozenset({"tls", "acl", "tags"}),
 )
 SIGNED: Final = "ACL"
-"""The mechanism of ``Credentials``: an access key, and the secret key that signs with it."""
+"""The mechanism in ``Credentials``: an access key, and the secret key for signing."""
 MAX_INT64: Final = 2**63 - 1
 
 
@@ -117,7 +117,7 @@ def _merge_views(earlier: TopicView | None, later: TopicView) -> TopicView:
 def _search_server(
     seed: Address, topics: Sequence[str] | None
 ) -> Generator[LeaderRequest, Any, dict[str, TopicView] | NoSeedAnswered | None]:
-    """The topics as a name server knows them. None if the address is a broker's instead."""
+    """The topics as a name server knows them. None if the address turns out to be a broker's."""
     if topics is None:
         responses = yield LeaderRequest((seed,), (BrokerRequest(m.all_topics()),))
         if isinstance(responses, NoSeedAnswered):
@@ -200,8 +200,8 @@ def read_offsets(responses: Sequence[m.RemotingResponse]) -> dict[Partition, Off
 
 
 def _offset_in(response: m.RemotingResponse) -> int | None:
-    """The offset in a response. An empty queue for batches answers -1: it begins at 0, and no entry
-    is that late."""
+    """The offset in a response. For an empty queue of a topic that stores batches, a broker answers
+    -1: the queue begins at 0, and no entry is that late."""
     offset = number_of(response, "offset")
     if offset >= 0:
         return offset
@@ -232,7 +232,7 @@ def records_requests(
 def read_records(
     responses: Sequence[m.SeriesResponse], fetches: Sequence[PartitionFetch], isolation: Isolation
 ) -> FetchResult:
-    """What each series returned without a gap."""
+    """What each series returned, up to the first gap."""
     partitions = tuple(join_pulls(a.partition, s) for a, s in zip(fetches, responses, strict=True))
     return FetchResult(ErrorMeaning.OK, "", partitions)
 
@@ -241,9 +241,9 @@ def read_records(
 
 
 def login(credentials: Credentials) -> Generator[BrokerRequest, Any, None]:
-    """Sends a request that shows whether the signature is accepted: there is no login, each request
-    is signed. Raises JobFileError for another mechanism, AccessDenied if the access key or its
-    signature is refused."""
+    """Sends a request that shows whether the signature is accepted: there is no login as such, each
+    request is signed. Raises JobFileError for any other mechanism, AccessDenied if the access key
+    or its signature is refused."""
     if credentials.mechanism != SIGNED:
         raise JobFileError(
             "servers of this dialect only accept access keys",

@@ -1,4 +1,4 @@
-"""Routes, from a name server: which brokers have queues of a topic, and their addresses.
+"""Routes, as name servers return them: which brokers have queues of a topic, and their addresses.
 
 A route names brokers; each is a master (number 0) and its slaves, which have the same queues. Each
 broker numbers its own queues from 0.
@@ -37,10 +37,11 @@ MASTER: Final = 0
 WRITE: Final = 2
 """The bit of a topic's rights that lets clients write to it."""
 MAX_QUEUES: Final = 65_536
-"""The most queues of one topic, over all brokers. RocketMQ sets no limit; a route with more is
-refused."""
+"""The most queues that one topic may have, over all brokers. RocketMQ sets no limit; a route with
+more is refused."""
 
-# Possessive, and an unterminated string matches up to the end: no character is read twice.
+# The quantifiers are possessive, and an unterminated string matches up to the end, so no character
+# is read twice.
 _BARE_KEY: Final = re.compile(
     r"""("(?:[^"\\]|\\.)*+"?)|([{,]\s*+)(-?[0-9]++)(?=\s*+:)""", re.DOTALL
 )
@@ -89,8 +90,8 @@ class TopicRoute:
         )
 
     def is_internal(self, topic: str) -> bool:
-        """Whether RocketMQ made the topic for itself. Each broker and cluster has one that is named
-        after it."""
+        """Whether RocketMQ made the topic for itself. Each broker and each cluster has a topic
+        named after it."""
         names = {*self.brokers, *(cluster for cluster, _ in self.brokers.values())}
         return topic in names or is_system_topic(topic)
 
@@ -177,7 +178,8 @@ def _addresses(fields: JsonFields) -> dict[int, Address]:
 
 
 def _parse_as(name: str, body: Buffer, read: Callable[[JsonFields], T]) -> T:
-    """What ``read`` finds in a JSON body. Raises RemoteProtocolError, which names it."""
+    """The result of applying ``read`` to a JSON body. Raises RemoteProtocolError, which says what
+    the body should have been."""
     try:
         return read(JsonFields(_parse(body)))
     except Unreadable as error:

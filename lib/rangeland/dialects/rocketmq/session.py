@@ -1,13 +1,13 @@
-"""One connection's state as a value: unanswered requests, and how much each response returns.
+"""The state of one connection as a value: unanswered requests, and how much each response returns.
 
 Bytes in, bytes out. Nothing is negotiated. Every request has its own number, ``opaque``, and
 responses come in any order. A server may send requests as well; they are ignored. Name servers and
-brokers have the same protocol.
+brokers speak the same protocol.
 
 The pulls of a series are sent together, each beginning where the previous one is expected to end
 (``pulls_in_flight``). As many again are sent ahead, so that the broker works while the responses
-are decoded: the next series of the queue takes those over and only sends the pulls after them.
-Responses that no series takes over are ignored.
+are being decoded: the next series of the queue takes those over and sends only the pulls after
+them. Responses that no series takes over are ignored.
 
 If a topic stores batches, or may do so, everything is pulled even if tags are requested.
 """
@@ -57,8 +57,8 @@ MAX_OPAQUE: Final = 2**31 - 1
 
 @dataclass(slots=True)
 class _OpenRequest:
-    """A message whose response is incomplete. ``unanswered`` counts its requests without
-    responses."""
+    """A message whose response is incomplete. ``unanswered`` is how many of its requests have no
+    response yet."""
 
     message: RemotingRequest | Pull | PullSeries | TimeSearch
     sent: list[SentPull]
@@ -67,9 +67,9 @@ class _OpenRequest:
 
 
 class RocketmqSession(ProtocolSession):
-    """The protocol state of one connection to a RocketMQ server. A connection that was lost takes
-    its session with it. Not thread-safe. ``client_id`` is not sent. With
-    ``credentials``, or after an ``AclLogin``, every request is signed."""
+    """The protocol state of one connection to a RocketMQ server. A session ends with its
+    connection. Not thread-safe. ``client_id`` is not sent. With ``credentials``, or after an
+    ``AclLogin``, every request is signed."""
 
     def __init__(self, client_id: str, credentials: Credentials | None = None) -> None:
         self._client_id = client_id
@@ -87,7 +87,7 @@ class RocketmqSession(ProtocolSession):
 
     @property
     def unanswered(self) -> int:
-        """The number of requests that have no response yet."""
+        """The number of requests that have not been answered yet."""
         return len(self._waiting)
 
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
@@ -128,7 +128,8 @@ class RocketmqSession(ProtocolSession):
         max_pulls = 2 * number if pace.is_steady else number
         start = sent[-1].until_offset if sent else series.offset
         sent += pace.pulls(series, start, max_pulls - len(sent))
-        # At least one must be unanswered: an arriving response is what completes a series.
+        # At least one must be unanswered, because a series is completed by the arrival of a
+        # response.
         first = next((n for n, pull in enumerate(sent) if pull.response is None), None)
         if first is None:
             first = max(0, len(sent) - 1)
@@ -139,7 +140,7 @@ class RocketmqSession(ProtocolSession):
         return sent[:cut], sent[cut:]
 
     def _send(self, new: Iterable[SentPull]) -> Iterable[bytes]:
-        """Frames of new requests, which are unanswered from now on."""
+        """Frames of new requests, which count as unanswered from now on."""
         headers: SimilarHeaders | None = None
         for pull in new:
             opaque = self._next_number()
@@ -170,10 +171,9 @@ class RocketmqSession(ProtocolSession):
         return frame(*write_frame(header))
 
     def decode(self, response: memoryview) -> tuple[int, Any] | None:
-        """The id and the response of the message that this frame completes: a
-        ``RemotingResponse``, or a ``SeriesResponse`` once all of its pulls are answered. None until
-        then, and for a frame that is not a response. Raises RemoteProtocolError for an unexpected
-        response."""
+        """The id and the response of the message that this frame completes: a ``RemotingResponse``,
+        or a ``SeriesResponse`` once all of its pulls are answered. None until then, and for a frame
+        that is not a response. Raises RemoteProtocolError for an unexpected response."""
         reply = self._reader.read(response)
         if not reply.is_response:
             return None
@@ -188,8 +188,8 @@ class RocketmqSession(ProtocolSession):
         return None if sent.owner is None else self._take_response(sent.owner, sent.response)
 
     def _take_response(self, request_id: int, response: RemotingResponse) -> tuple[int, Any] | None:
-        """Takes the last response of a message; None while others are missing, or if more requests
-        follow from it."""
+        """Takes the last response of a message; returns None while others are missing, or if the
+        response calls for more requests."""
         pending = self._open[request_id]
         pending.unanswered -= 1
         if pending.unanswered:
@@ -231,7 +231,7 @@ class RocketmqSession(ProtocolSession):
     def _take_search_response(
         self, request_id: int, pending: _OpenRequest, search: TimeSearch
     ) -> tuple[int, Any] | None:
-        """Takes a response to a search for a time; None if another request follows from it."""
+        """Takes a response to a search for a time; returns None if it calls for another request."""
         responses = responses_of(pending.sent)
         self._topics.learn(search.about.topic, responses)
         request = next_request(search, responses)
@@ -242,14 +242,15 @@ class RocketmqSession(ProtocolSession):
         return request_id, search_result(search, responses)
 
     def _add(self, request_id: int, pending: _OpenRequest, pull: SentPull) -> None:
-        """Sends one more request of a message; all earlier ones are answered."""
+        """Sends one more request of a message whose earlier requests have all been answered."""
         pull.owner = request_id
         pending.sent.append(pull)
         pending.unanswered = 1
         self._due += self._send([pull])
 
     def _send_follow_ups(self, request_id: int, pending: _OpenRequest, series: PullSeries) -> bool:
-        """Sends the requests still needed, now that all pulls are answered. False: none."""
+        """Sends the requests that are still needed, now that all pulls are answered. Returns False
+        if there are none."""
         requests = follow_up_requests(series, responses_of(pending.sent), self._topics)
         pending.follow_ups = [SentPull(r, owner=request_id) for r in requests]
         pending.unanswered = len(pending.follow_ups)
@@ -257,7 +258,7 @@ class RocketmqSession(ProtocolSession):
         return bool(pending.follow_ups)
 
     def due(self) -> bytes:
-        """The requests that follow from the responses so far."""
+        """The requests that the responses so far call for."""
         due = b"".join(self._due)
         self._due = []
         return due

@@ -14,7 +14,7 @@ SYSTEM_TOPICS: Final = frozenset(
         "OFFSET_MOVED_EVENT",
         "TRANS_CHECK_MAX_TIME_TOPIC",
         "CHECKPOINT_TOPIC",
-        "DefaultHeartBeatSyncerTopic",  # of proxies in cluster mode; they can name it otherwise
+        "DefaultHeartBeatSyncerTopic",  # of proxies in cluster mode; they can give it another name
     )
 )
 SYSTEM_PREFIXES: Final = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%", "%SYS%")
@@ -22,7 +22,7 @@ REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 
 
 def is_system_topic(topic: str) -> bool:
-    """Whether brokers or proxies created it for their own use: it holds transactions, delays,
+    """Whether brokers or proxies created the topic for their own use: for transactions, delays,
     retries, traces or the like."""
     return (
         topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIXES) or topic.endswith(REPLY_SUFFIX)

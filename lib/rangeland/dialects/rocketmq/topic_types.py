@@ -2,9 +2,9 @@
 
 Brokers do not index the tags of messages inside batches that are stored as one message. So a
 response by tags is complete only if a broker has said that the topic does not store batches. A
-broker that is busy, or that does not allow the request, has said nothing. Then everything is
-pulled, as for topics that store batches, and the decoder selects by tags, which costs only
-bandwidth. Such a broker is asked again from time to time, less and less often.
+broker that is busy, or does not allow the request, has said nothing. Then everything is pulled, as
+for topics that store batches, and the decoder selects by tags, which costs nothing but bandwidth.
+Such a broker is asked again from time to time, less and less often.
 
 Once a batch or a response has shown that a topic stores batches, this is never forgotten.
 """
@@ -22,7 +22,7 @@ from rangeland.untrusted import JsonFields, Unreadable
 
 COMPACTED: Final = ("cleanup.policy", "COMPACTION")
 FOR_BATCHES: Final = ("queue.type", "BatchCQ")
-"""Attributes of topics. Neither changes after the topic is created."""
+"""Attributes of topics. Neither changes once the topic exists."""
 
 
 class TopicTypes:
@@ -72,7 +72,8 @@ class TopicTypes:
 
 
 def has_attribute(response: m.RemotingResponse, attribute: str, value: str) -> bool | None:
-    """Whether the topic has the attribute; None if the broker does not say (busy, or forbidden)."""
+    """Whether the topic has the attribute; None if the broker does not say (because it is busy, or
+    does not allow the request)."""
     if response.code != SUCCESS:
         return None
     try:

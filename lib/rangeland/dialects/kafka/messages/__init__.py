@@ -1,6 +1,6 @@
 """Kafka's messages as declarations, one file per subject.
 
-A request declares its response; ``REQUESTS`` has all requests. Names and layouts are those of the
+A request declares its response; ``REQUESTS`` lists all requests. Names and layouts are those of the
 message definitions that ship with Kafka 4.1: ``FetchRequest`` is FetchRequest.json. Older versions,
 which 4.1 has dropped, are kept for brokers 0.8 to 3. Times are in milliseconds, sizes in bytes.
 
@@ -24,4 +24,4 @@ from rangeland.dialects.kafka.messages.sasl import *
 from rangeland.wire.declarations import requests_in
 
 REQUESTS: Final[tuple[type[Any], ...]] = requests_in(globals())
-"""Every request that is declared, by key."""
+"""Every declared request, by key."""

@@ -54,7 +54,7 @@ class ApiVersionsResponse:
 
 @message(key=18, versions=(0, 4), flexible_from=3, response=ApiVersionsResponse)
 class ApiVersionsRequest:
-    """Brokers refuse a software name that is empty or has characters other than letters, digits,
+    """Brokers refuse a software name that is empty or contains anything but letters, digits,
     hyphens and dots."""
 
     client_software_name: String = since(3, default="", ignorable=True)
@@ -74,8 +74,8 @@ class MetadataBroker:
 
 @struct
 class MetadataPartition:
-    """``leader_id`` -1: there is none. Error 9 with a leader only means that some replica is down:
-    the leader can be used."""
+    """``leader_id`` -1: there is no leader. Error 9 with a leader only means that some replica is
+    down: the leader can be used."""
 
     error_code: Int16
     partition_index: Int32
@@ -88,7 +88,7 @@ class MetadataPartition:
 
 @struct
 class MetadataTopic:
-    """``name`` is None if the id is unknown, ``topic_id`` if the name is."""
+    """``name`` is None if the requested id is unknown, ``topic_id`` if the name is."""
 
     error_code: Int16
     name: String | None = since(0, default="", nullable_from=12)
@@ -100,7 +100,7 @@ class MetadataTopic:
 
 @struct
 class MetadataResponse:
-    """The order of brokers, topics and partitions means nothing."""
+    """The order of brokers, topics and partitions has no meaning."""
 
     throttle_time_ms: Int32 = since(3, default=0, ignorable=True)
     brokers: Array[MetadataBroker]
@@ -113,8 +113,8 @@ class MetadataResponse:
 
 @struct
 class MetadataRequestTopic:
-    """A requested topic: by ``name`` in every version; by ``topic_id``, without a name, only from
-    12 on."""
+    """A requested topic: in every version it can be named by ``name``, but by ``topic_id`` alone
+    only from version 12 on."""
 
     topic_id: Uuid = since(10, default=None)
     name: String | None = since(0, default=None, nullable_from=10)
@@ -122,10 +122,11 @@ class MetadataRequestTopic:
 
 @message(key=3, versions=(0, 13), flexible_from=9, response=MetadataResponse)
 class MetadataRequest:
-    """``topics`` None: all topics; in version 0 that is an empty array, which later means none.
+    """``topics`` None: all topics; version 0 uses an empty array for this, which later means none.
 
-    Before version 4 the broker's configuration decides whether the request creates a topic; from
-    then on ``allow_auto_topic_creation`` does, and a reader never wants that."""
+    Before version 4, the broker's configuration decides whether the request creates a topic; from
+    then on ``allow_auto_topic_creation`` does, and a reader never wants that.
+    """
 
     topics: Array[MetadataRequestTopic] | None = since(0, default=None, nullable_from=1)
     allow_auto_topic_creation: Bool = since(4, default=False)
@@ -148,8 +149,8 @@ class FindCoordinatorResponse:
 
 @message(key=10, versions=(0, 3), flexible_from=3, response=FindCoordinatorResponse)
 class FindCoordinatorRequest:
-    """``key_type`` 0 group, 1 transaction, 2 share group. Later versions take several keys; every
-    broker still takes these."""
+    """``key_type`` 0 group, 1 transaction, 2 share group. Later versions take several keys, but
+    every broker still accepts these."""
 
     key: String = ""
     key_type: Int8 = since(1, default=0)
@@ -160,8 +161,8 @@ class FindCoordinatorRequest:
 
 @struct
 class LogDirPartition:
-    """``partition_size``: the bytes of all segments. ``offset_lag``: how many offsets the log is
-    behind. A future log is being moved to another directory."""
+    """``partition_size``: the total size of all segments in bytes. ``offset_lag``: how many offsets
+    the log is behind. A future log is one that is being moved to another directory."""
 
     partition_index: Int32
     partition_size: Int64
@@ -188,8 +189,8 @@ class LogDir:
 
 @struct
 class DescribeLogDirsResponse:
-    """Clients without the permission to describe the cluster get an error code from version 3 on,
-    and before that only an empty list."""
+    """Clients that may not describe the cluster get an error code from version 3 on; before that
+    they only get an empty list."""
 
     throttle_time_ms: Int32
     error_code: Int16 = since(3, default=0, ignorable=True)

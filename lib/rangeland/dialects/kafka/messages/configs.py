@@ -17,7 +17,7 @@ class ConfigSynonym:
 
 @struct
 class DescribedConfig:
-    """``value`` None: secret or not set."""
+    """``value`` None: secret, or not set."""
 
     name: String
     value: String | None

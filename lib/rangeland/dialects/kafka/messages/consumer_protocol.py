@@ -1,6 +1,6 @@
 """The messages that consumers exchange through the coordinator, which does not read them.
 
-Each begins with a version; a reader that only knows older versions ignores the rest. None of them
+Each begins with a version; a reader that knows only older versions ignores the rest. None of them
 is a request.
 """
 
@@ -26,7 +26,7 @@ class ConsumerProtocolHeader:
 
 @message(versions=(0, 3))
 class ConsumerProtocolSubscription:
-    """``owned_partitions`` are the partitions that the member still has from the generation
+    """``owned_partitions`` are the partitions that the member still owns from the generation
     ``generation_id``."""
 
     topics: Array[String]
@@ -46,9 +46,9 @@ class ConsumerProtocolAssignment:
 
 @message(versions=(0, 2))
 class StickyUserData:
-    """The user data of a subscription, which does not contain its version. Versions 0 and 1 are
-    those of Kafka's StickyAssignor. Version 2 is ours and adds ``owner``; other readers ignore
-    it."""
+    """The user data of a subscription, which does not say what version it has. Versions 0 and 1 are
+    those of Kafka's StickyAssignor. Version 2 is ours and adds ``owner``, which other readers
+    ignore."""
 
     previous_assignment: Array[TopicPartitions]
     generation: Int32 = since(1, default=-1)

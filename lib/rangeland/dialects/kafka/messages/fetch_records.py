@@ -1,7 +1,7 @@
 """Fetch: records, a range of bytes per partition.
 
 Versions 0 and 1 return messages of format 0, versions 2 and 3 may return format 1, version 4 and
-later record batches. Version 10 is the first that may return zstd. From version 13 on topics have
+later record batches. Version 10 is the first that may return zstd. From version 13 on, topics have
 ids instead of names, so that a topic that was created again is not mistaken for the old one.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from rangeland.wire.declarations import *
 
 NO_SESSION_EPOCH = -1
-"""A full fetch without a fetch session, which does not open one either."""
+"""The epoch for a full fetch that neither belongs to a fetch session nor opens one."""
 
 
 @struct
@@ -35,7 +35,7 @@ class SnapshotId:
 
 @struct
 class AbortedTransaction:
-    """Records of ``producer_id`` from ``first_offset`` up to its next abort marker are aborted."""
+    """Records of ``producer_id`` from ``first_offset`` to its next abort marker are aborted."""
 
     producer_id: Int64
     first_offset: Int64
@@ -43,7 +43,7 @@ class AbortedTransaction:
 
 @struct
 class FetchedPartitionData:
-    """One partition in a response. With most errors its offsets are -1: unknown."""
+    """One partition in a response. With most errors, its offsets are -1: unknown."""
 
     partition_index: Int32
     error_code: Int16
@@ -53,12 +53,12 @@ class FetchedPartitionData:
     aborted_transactions: Array[AbortedTransaction] | None = since(4, default=None, ignorable=True)
     """None with read_uncommitted."""
     preferred_read_replica: Int32 = since(11, default=-1)
-    """-1: stay."""
+    """-1: no other replica is preferred."""
     records: Records | None = None
     """Batches as in the log; the last may be incomplete."""
     diverging_epoch: EpochEndOffset | None = tagged_field(0, since=12, default=None)
-    """Only answers a request with ``last_fetched_epoch``: our log and the broker's differ from
-    before its end offset."""
+    """Only in responses to requests with ``last_fetched_epoch``: our log and the broker's differ
+    from some point before its end offset."""
     current_leader: LeaderIdAndEpoch | None = tagged_field(1, since=12, default=None)
     """Accompanies errors 6 and 74."""
     snapshot_id: SnapshotId | None = tagged_field(2, since=12, default=None)
@@ -82,7 +82,7 @@ class NodeEndpoint:
 @struct
 class FetchResponse:
     """``error_code`` is for the whole request (session errors, unknown ids); each partition has its
-    own. ``node_endpoints``: the addresses of the leaders that accompany errors 6 and 74."""
+    own. ``node_endpoints``: the addresses of the leaders named with errors 6 and 74."""
 
     throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
     error_code: Int16 = since(7, default=0, ignorable=True)
@@ -93,7 +93,7 @@ class FetchResponse:
 
 @struct
 class FetchPartition:
-    """Epochs -1: not checked. ``log_start_offset`` is for followers. From version 3 on the first
+    """Epochs -1: not checked. ``log_start_offset`` is for followers. From version 3 on, the first
     batch may exceed ``partition_max_bytes``, so that a reader always makes progress."""
 
     partition: Int32
@@ -128,9 +128,9 @@ class ReplicaState:
 
 @message(key=1, versions=(0, 18), flexible_from=12, response=FetchResponse)
 class FetchRequest:
-    """The broker waits for ``min_bytes``, at most ``max_wait_ms``. It fills partitions in the order
-    of the request, up to ``max_bytes``. ``replica_id`` -1: a client. Isolation 1 cannot be sent to
-    brokers that have no transactions."""
+    """The broker waits until it has ``min_bytes``, but at most ``max_wait_ms``. It fills partitions
+    in the order of the request, up to ``max_bytes``. ``replica_id`` -1: a client. Isolation 1
+    cannot be sent to brokers without transactions."""
 
     cluster_id: String | None = tagged_field(0, since=12, default=None, ignorable=True)
     replica_id: Int32 = since(0, until=14, default=-1)

@@ -1,7 +1,7 @@
 """Membership in a group: joining, heartbeats, offset commits, and descriptions of groups.
 
-The metadata of a member and its assignment are bytes here, as they are for the coordinator. Their
-layout is in ``consumer_protocol``. An instance id makes a static member. Rangeland's members are
+A member's metadata and its assignment are opaque bytes here, as they are for the coordinator. Their
+layout is in ``consumer_protocol``. An instance id makes a member static. Rangeland's members are
 not static, but others may be, so the field is read.
 """
 
@@ -16,7 +16,7 @@ UNKNOWN_MEMBER = ""
 """The member id of a client that has not received one yet."""
 
 CLASSIC_MEMBER = 0
-"""The type of a member that joined a newer group with the classic protocol."""
+"""The type of a member that joined a group of the newer kind through the classic protocol."""
 
 
 # --- JoinGroup --------------------------------------------------------------------------
@@ -31,8 +31,8 @@ class JoinGroupMember:
 
 @struct
 class JoinGroupResponse:
-    """``members`` is empty except for the ``leader``. With error 79 ``member_id`` is the id to join
-    with."""
+    """``members`` is empty except for the ``leader``. With error 79, ``member_id`` is the id to use
+    for joining."""
 
     throttle_time_ms: Int32 = since(2, default=0, ignorable=True)
     error_code: Int16
@@ -56,8 +56,8 @@ class JoinGroupProtocol:
 @message(key=11, versions=(0, 9), flexible_from=6, response=JoinGroupResponse)
 class JoinGroupRequest:
     """``protocols`` are in the member's order of preference; the coordinator chooses one that all
-    members have. It answers when all have joined, or after ``rebalance_timeout_ms``, which in
-    version 0 is the session timeout."""
+    members support. It answers when all have joined, or after ``rebalance_timeout_ms``; in version
+    0, the session timeout takes its place."""
 
     group_id: String
     session_timeout_ms: Int32
@@ -74,7 +74,7 @@ class JoinGroupRequest:
 
 @struct
 class SyncGroupResponse:
-    """``assignment`` is empty with an error."""
+    """``assignment`` is empty if there is an error."""
 
     throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
     error_code: Int16
@@ -91,8 +91,8 @@ class SyncGroupAssignment:
 
 @message(key=14, versions=(0, 5), flexible_from=4, response=SyncGroupResponse)
 class SyncGroupRequest:
-    """Only the leader sends ``assignments``; the others are answered once it has. From version 5 on
-    the type and name of the protocol must match."""
+    """Only the leader sends ``assignments``; the other members get their response once it has. From
+    version 5 on, the type and name of the protocol must match."""
 
     group_id: String
     generation_id: Int32
@@ -131,7 +131,7 @@ class LeaveGroupResponse:
 
 @message(key=13, versions=(0, 2), flexible_from=4, response=LeaveGroupResponse)
 class LeaveGroupRequest:
-    """Later versions take several members; every broker still takes these."""
+    """Later versions take several members, but every broker still accepts these."""
 
     group_id: String
     member_id: String = UNKNOWN_MEMBER
@@ -154,7 +154,7 @@ class CommittedTopic:
 
 @struct
 class OffsetCommitResponse:
-    """An error of the member or its group is repeated for every partition."""
+    """An error that concerns the member or its group is repeated for every partition."""
 
     throttle_time_ms: Int32 = since(3, default=0, ignorable=True)
     topics: Array[CommittedTopic]
@@ -180,8 +180,8 @@ class CommitTopic:
 @message(key=8, versions=(0, 9), flexible_from=8, response=OffsetCommitResponse)
 class OffsetCommitRequest:
     """Version 0 writes to ZooKeeper, all others to the coordinator; version 10 only has topic ids
-    and is not declared. Without generation and member id it is accepted only for a group without
-    members."""
+    and is not declared. Without a generation and a member id, it is accepted only if the group has
+    no members."""
 
     group_id: String
     generation_id_or_member_epoch: Int32 = since(1, default=NO_GENERATION, ignorable=True)
@@ -223,7 +223,7 @@ class DescribedGroup:
 
 @struct
 class DescribeGroupsResponse:
-    """An unknown group, or one of the newer kind, is Dead; from version 6 on it also has error
+    """An unknown group, or one of the newer kind, is Dead; from version 6 on, it also has error
     69."""
 
     throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
@@ -286,7 +286,7 @@ class ConsumerGroup:
 
 @struct
 class ConsumerGroupDescribeResponse:
-    """Error 69: not a group of the newer kind."""
+    """Error 69: the group is not of the newer kind."""
 
     throttle_time_ms: Int32
     groups: Array[ConsumerGroup]

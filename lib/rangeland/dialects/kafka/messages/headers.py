@@ -1,6 +1,6 @@
 """The headers of requests and responses.
 
-Headers have their own versions, which follow from the version of the message: flexible messages
+Headers have versions of their own, which follow from the version of the message: flexible messages
 also have tagged fields in their headers. The exception is the response to ApiVersions, which always
 has the old header, because its reader does not know yet which versions the broker supports.
 """
@@ -16,7 +16,7 @@ API_VERSIONS_KEY = 18
 
 @message(versions=(1, 2), flexible_from=2)
 class RequestHeader:
-    """``client_id`` has a 16-bit length even if all other strings are compact."""
+    """``client_id`` has a 16-bit length even when all other strings are compact."""
 
     api_key: Int16
     api_version: Int16

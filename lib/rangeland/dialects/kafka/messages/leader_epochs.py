@@ -1,5 +1,5 @@
 """OffsetForLeaderEpoch: where the records of a leader epoch end in a log. Versions 0 and 1 are for
-brokers of 0.11 to 3, which require the permissions of another broker.
+brokers 0.11 to 3, where they require the permissions of a broker.
 """
 
 from __future__ import annotations

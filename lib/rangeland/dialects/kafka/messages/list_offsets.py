@@ -1,6 +1,6 @@
 """ListOffsets and OffsetFetch: where a log begins and ends, and the offsets of a group.
 
-The dialect's responses do not contain the special values of these messages.
+The special values in these messages do not appear in the values that the dialect returns.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ READ_COMMITTED = 1
 
 @struct
 class ListOffsetsPartitionResponse:
-    """``offset`` -1: no record is that late, or an error. ``old_style_offsets``, version 0 only:
-    segment starts, newest first, preceded by the end of the log if it is early enough. Empty if all
-    segments are later, or with an error."""
+    """``offset`` -1: no record is that late, or there is an error. ``old_style_offsets``, in
+    version 0 only: segment starts, newest first, preceded by the end of the log if that is early
+    enough. Empty if all segments are later, or if there is an error."""
 
     partition_index: Int32
     error_code: Int16
@@ -49,8 +49,8 @@ class ListOffsetsResponse:
 
 @struct
 class ListOffsetsPartition:
-    """``timestamp`` in milliseconds, or one of the special values above. ``current_leader_epoch``
-    -1: not checked."""
+    """``timestamp`` is in milliseconds, or one of the special values above.
+    ``current_leader_epoch`` -1: not checked."""
 
     partition_index: Int32
     current_leader_epoch: Int32 = since(4, default=-1, ignorable=True)
@@ -79,7 +79,7 @@ class ListOffsetsRequest:
 
 @struct
 class OffsetFetchPartitionResponse:
-    """``committed_offset`` -1: the group has not committed this partition."""
+    """``committed_offset`` -1: the group has not committed an offset for this partition."""
 
     partition_index: Int32
     committed_offset: Int64
@@ -109,10 +109,10 @@ class OffsetFetchTopic:
 
 @message(key=9, versions=(0, 7), flexible_from=6, response=OffsetFetchResponse)
 class OffsetFetchRequest:
-    """``topics`` None: everything that the group has committed; from version 2 on. Version 0 reads
-    offsets from ZooKeeper, all others from the group coordinator. With ``require_stable`` offsets
-    of open transactions are an error (88); older brokers return the last stable ones. Later
-    versions take several groups; every broker still takes these."""
+    """``topics`` None, from version 2 on: everything that the group has committed. Version 0 reads
+    offsets from ZooKeeper, all others from the group coordinator. With ``require_stable``, offsets
+    in open transactions are an error (88); older brokers return the last stable ones. Later
+    versions take several groups, but every broker still accepts these."""
 
     group_id: String = ""
     topics: Array[OffsetFetchTopic] | None = since(0, default=(), nullable_from=2)

@@ -12,7 +12,7 @@ NO_TRANSACTION = -1
 
 @struct
 class ActiveProducer:
-    """``last_timestamp``: of the producer's last batch, in ms; -1 if unknown."""
+    """``last_timestamp`` is that of the producer's last batch, in ms; -1 if unknown."""
 
     producer_id: Int64
     producer_epoch: Int32

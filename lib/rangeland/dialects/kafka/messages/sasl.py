@@ -1,6 +1,6 @@
 """SASL authentication, which precedes all requests except ApiVersions.
 
-Brokers before 1.0 only know version 0 of the handshake, which is followed by frames that contain
+Brokers before 1.0 know only version 0 of the handshake, which is followed by frames that contain
 nothing but a token: ``BareToken``, whose response is decoded as a SaslAuthenticateResponse.
 """
 
@@ -13,7 +13,7 @@ from rangeland.wire.declarations import *
 
 @struct
 class SaslHandshakeResponse:
-    """``mechanisms`` lists the supported ones, also with error 33."""
+    """``mechanisms`` lists those that the broker supports, even with error 33."""
 
     error_code: Int16
     mechanisms: Array[String]
@@ -21,15 +21,15 @@ class SaslHandshakeResponse:
 
 @message(key=17, versions=(0, 1), response=SaslHandshakeResponse)
 class SaslHandshakeRequest:
-    """Version 1 has tokens sent in SaslAuthenticate."""
+    """After version 1, tokens are sent in SaslAuthenticate."""
 
     mechanism: String
 
 
 @struct
 class SaslAuthenticateResponse:
-    """``session_lifetime_ms`` 0: unlimited; otherwise the connection must authenticate again before
-    that time is over."""
+    """``session_lifetime_ms`` 0: unlimited; otherwise the connection must authenticate again within
+    that time."""
 
     error_code: Int16
     error_message: String | None = None
