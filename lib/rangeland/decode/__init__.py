@@ -1,4 +1,5 @@
-"""Record bytes to Arrow: a decoder for each log format, all of them in the compiled kernel.
+"""Turns record bytes into Arrow: one decoder for each log format, all of them in the compiled
+kernel.
 
 An installation without a kernel raises MissingRequirement. Tests compare the kernel with slow,
 obvious decoders (``tests/reference``).
@@ -34,7 +35,7 @@ def rocketmq_decoder() -> RocketmqKernel:
 
 
 def kernel_error() -> MissingRequirement | None:
-    """Why records cannot be decoded in this process; None if they can."""
+    """The error that says why records cannot be decoded in this process; None if they can."""
     try:
         load_library()
     except MissingRequirement as error:

@@ -1,11 +1,11 @@
-"""The columns of a landed row, as Arrow types: one place for names, order and nullability.
+"""The columns of a landed row, as Arrow types: the one place for names, order and nullability.
 
-Decoders return ``RECORDS`` (the contents of the records); ``with_partition`` adds the columns
-that make them rows. Dialects add their own columns after ``RECORDS``.
+Decoders return ``RECORDS`` (the contents of the records); ``with_partition`` adds the columns that
+turn them into rows. Dialects add their own columns after ``RECORDS``.
 
 Nothing is decoded here, apart from the text of header keys. Names and types are as in Spark's Kafka
-source: a record without headers has null, not an empty list; Spark only takes timestamps in
-microseconds.
+source: a record without headers has null, not an empty list. Timestamps are in microseconds, since
+Spark accepts no other unit.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ BROKER = pa.field("broker", pa.string())
 RECORDS = pa.schema([KEY, VALUE, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS])
 
 _CACHED_ROWS = 1 << 17
-"""A cached column is a few megabytes, and is sliced for all shorter chunks; longer ones are
+"""A cached column takes a few megabytes, and shorter chunks get slices of it; longer chunks are
 rare."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogColumns:
     """The names of the log's own columns in a table. ``prefix`` distinguishes them from the fields
-    of values, if these are columns as well."""
+    of values, if these are columns too."""
 
     prefix: str = ""
 
@@ -68,7 +68,7 @@ class LogColumns:
 
     @property
     def position(self) -> str:
-        """The index of a record in its entry, where offsets are bytes."""
+        """The index of a record in its entry, for logs whose offsets are bytes."""
         return self.column_name("position")
 
 
@@ -76,16 +76,16 @@ PLAIN_COLUMNS = LogColumns()
 
 
 def row_schema(*, broker: bool = False, extra: Iterable[pa.Field] = ()) -> pa.Schema:
-    """The columns of a row, in order. ``broker``: partitions are numbered per broker. ``extra``:
-    the columns of a dialect, which come last."""
+    """The columns of a row, in order. ``broker``: each broker numbers its own partitions.
+    ``extra``: the dialect's own columns, which come last."""
     fields = [KEY, VALUE, TOPIC, PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS]
     return pa.schema([*fields, *([BROKER] if broker else []), *extra])
 
 
 def with_partition(batch: pa.RecordBatch, partition: Partition) -> pa.RecordBatch:
-    """Whole rows: ``batch`` (``RECORDS``, then extra columns) with topic and partition as
-    constant columns, and broker if the partition has one. Nothing is copied; the constants
-    are slices of cached arrays. The columns are those of ``row_schema``."""
+    """Complete rows: ``batch`` (``RECORDS``, then extra columns) with topic and partition as
+    constant columns, and the broker if the partition has one. Nothing is copied; the constants are
+    slices of cached arrays. The columns are those of ``row_schema``."""
     rows = batch.num_rows
     extra = [field for field in batch.schema if field.name not in RECORDS.names]
     constants: dict[str, pa.Array] = {
@@ -109,8 +109,8 @@ def _constant(value: str | int, kind: pa.DataType, row_count: int) -> pa.Array:
 
 
 def _repeat(value: str | int, kind: pa.DataType, row_count: int) -> pa.Array:
-    """An array of one value. ``pa.scalar`` and ``pa.array`` import pandas, which takes a new Python
-    worker longer than to read a small slice."""
+    """An array that repeats one value. ``pa.scalar`` and ``pa.array`` would import pandas, which
+    takes a new Python worker longer than reading a small slice."""
     if isinstance(value, int):
         numbers = np.full(row_count, value, np.int32)
         return pa.Array.from_buffers(kind, row_count, [None, pa.py_buffer(numbers)])
@@ -130,8 +130,8 @@ def header_key(raw: bytes) -> str:
 
 def _replace_as_in_java(error: UnicodeError) -> tuple[str, int]:
     """Replaces an invalid sequence by one U+FFFD, as Java does. Python finds the same sequences,
-    with one exception: an encoded surrogate (ED A0..BF, and a third byte if there is one) is one
-    sequence in Java."""
+    with one exception: in Java, an encoded surrogate (ED A0..BF, and a third byte if there is one)
+    is one sequence."""
     assert isinstance(error, UnicodeDecodeError)
     encoded = error.object[error.start : error.start + 3]
     if encoded[0] != 0xED or len(encoded) < 2 or not 0xA0 <= encoded[1] <= 0xBF:
@@ -145,5 +145,5 @@ codecs.register_error(_AS_IN_JAVA, _replace_as_in_java)
 
 
 def records_batch(columns: list[Any]) -> pa.RecordBatch:
-    """A batch of ``RECORDS`` from arrays in that order."""
+    """A batch of ``RECORDS``, made from arrays in that order."""
     return pa.RecordBatch.from_arrays(columns, schema=RECORDS)

@@ -1,4 +1,4 @@
-"""The faults that bytes can have, as numbers that the kernel shares, and in words."""
+"""The faults that bytes can have: as numbers, shared with the kernel, and in words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Self
 
 
 class KernelFault(IntEnum):
-    """The base of the faults of each format: a member has its number and the reason for
+    """The base of each format's faults: a member consists of its number and the reason to give in
     messages."""
 
     _value_: int

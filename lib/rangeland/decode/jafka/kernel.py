@@ -1,7 +1,7 @@
 """The fast decoder of Jafka's message sets: one call of the compiled kernel for all sets.
 
-The kernel verifies checksums too. The format is known to ``sets.h`` only; the structs here mirror
-those there.
+The kernel verifies checksums too. Only ``sets.h`` knows the format; the structs here mirror the
+ones there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SMALLEST_ENTRY = LENGTH_BYTES + HEADER_BYTES
 
 
 class _Walked(NamedTuple):
-    """The result of the walk, in its order."""
+    """The result of a walk; the fields are in the kernel's order."""
 
     entries: int
     start: int
@@ -50,7 +50,8 @@ class _Walked(NamedTuple):
 
 
 class _Decoded(NamedTuple):
-    """The result of the decoder, in its order. The last three are the place of a fault."""
+    """The result of the decoder; the fields are in the kernel's order. The last three say where a
+    fault is."""
 
     rows: int
     value_bytes: int
@@ -69,16 +70,17 @@ class JafkaKernel:
         self._decode = KernelFunction(library, "rangeland_decode_sets", decode, _Decoded)
 
     def walk_entries(self, data: Any, width: int, *, plain_only: bool = False) -> EntryWalk:
-        """Walks over complete entries that begin in the first ``width`` bytes; an incomplete entry
-        ends the walk without a fault. ``plain_only``: a compressed entry ends it with a fault."""
+        """Walks over the complete entries that begin within the first ``width`` bytes; an
+        incomplete entry ends the walk without a fault. ``plain_only``: a compressed entry ends it
+        with a fault."""
         buffer = as_buffer(data)
         width = max(-1, as_int64(width))
         walk, fault = self._walk(buffer.address, buffer.size, width, plain_only)
         return EntryWalk(walk.entries, walk.start, walk.end, SetFault(fault) if fault else None)
 
     def decode_sets(self, sets: list[MessageSet]) -> pa.RecordBatch:
-        """All messages of all sets, as ``MESSAGES``. Raises UndecodableEntry, with the
-        set and record (indexes from 0) and the byte index in the set."""
+        """All messages of all sets, as ``MESSAGES``. Raises UndecodableEntry, with the set and
+        record (counted from 0) and the byte index within the set."""
         buffers = [as_buffer(s.data) for s in sets]
         size = sum(buffer.size for buffer in buffers)
         check_fits_in_one_call(size)

@@ -1,10 +1,10 @@
-"""Message sets of the oldest log format: the input of their decoder, and its faults.
+"""Message sets of the oldest log format: the input of their decoder, and the faults it may find.
 
-An entry is ``int32 length | int8 magic | int8 attributes | uint32 crc | payload``: no key, no
-timestamp, and no offset, which is the byte position of the entry in the log. A set is a sequence
-of entries.
+An entry is ``int32 length | int8 magic | int8 attributes | uint32 crc | payload``. It has no key,
+no timestamp and no offset: the offset is the byte position of the entry in the log. A set is a
+sequence of entries.
 
-Nothing is decoded here. Compressed entries are only recognised: the walk over a log decompresses
+Nothing is decoded here. Compressed entries are only recognized: the walk over a log decompresses
 them and passes on the sets inside.
 """
 
@@ -20,7 +20,8 @@ from rangeland.errors import BadRecord
 
 POSITION = pa.field("position", pa.int32())
 MESSAGES = pa.schema([*columns.RECORDS, POSITION])
-"""The decoded columns: of ``RECORDS`` only value and offset, the others are null."""
+"""The decoded columns: of those in ``RECORDS``, only value and offset are filled; the others are
+null."""
 
 LENGTH_BYTES = 4
 HEADER_BYTES = 6
@@ -30,11 +31,13 @@ CODEC_MASK = 3
 
 
 class MessageSet(NamedTuple):
-    """Uncompressed entries. ``data`` is anything with the buffer protocol.
+    """Uncompressed entries. ``data`` is anything that supports the buffer protocol.
 
-    In the log: ``base_offset`` is the offset of the first byte, each entry's offset is its position
-    in the log, and the column ``position`` is 0. ``is_packed``: they were inside a compressed entry
-    at ``base_offset``, which is the offset of all; positions count up from ``first_position``."""
+    For entries that are stored directly in the log, ``base_offset`` is the offset of the first
+    byte, each entry's offset is its position in the log, and the column ``position`` is 0.
+    ``is_packed``: the entries were inside a compressed entry at ``base_offset``, which is the
+    offset of all of them; positions count up from ``first_position``.
+    """
 
     data: Any
     base_offset: int
@@ -43,8 +46,8 @@ class MessageSet(NamedTuple):
 
 
 class SetFault(KernelFault):
-    """Ways in which an entry can be malformed. Numbers as in ``sets.h``, distinct from Kafka's
-    ``Fault``."""
+    """Ways in which an entry can be malformed. The numbers are those in ``sets.h``, and differ from
+    those of Kafka's ``Fault``."""
 
     ENTRY_TOO_SHORT = 32, "its length is below that of an entry's header"
     ENTRY_PAST_SET = 33, "it is longer than the rest of its set"
@@ -54,8 +57,8 @@ class SetFault(KernelFault):
 
 
 class EntryWalk(NamedTuple):
-    """The walk passed ``entries``; the last begins at ``start`` and ends at ``end``, in bytes from
-    the first. ``fault``: why the walk stopped at ``end``, if it was a fault."""
+    """The walk passed ``entries``; the last begins at ``start`` and ends at ``end``, counted in
+    bytes from the first. ``fault``: why the walk stopped at ``end``, if the reason was a fault."""
 
     entries: int
     start: int
@@ -64,7 +67,8 @@ class EntryWalk(NamedTuple):
 
 
 class UndecodableEntry(BadRecord):
-    """Indexes count from 0, ``byte_index`` is a byte of the set."""
+    """An entry that cannot be decoded. Indexes count from 0; ``byte_index`` counts bytes within the
+    set."""
 
     def __init__(self, fault: SetFault, set: int, record: int, byte_index: int) -> None:
         super().__init__(

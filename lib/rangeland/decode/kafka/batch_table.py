@@ -1,11 +1,12 @@
-"""Consecutive batches as rows of numbers, so that Python creates no object for each batch.
+"""Consecutive batches as rows of numbers, so that Python need not create an object for each batch.
 
 The kernel walks over complete v2 batches whose headers are consistent with each other, and fills a
-table: ``BatchColumn`` names its columns. After the end of the walk, the caller reads the rest
-entry by entry. ``Payloads`` passes such rows to the decoder: the records of uncompressed batches
-are read where they are.
+table, whose columns are named by ``BatchColumn``. The caller reads whatever comes after the end of
+the walk entry by entry. ``Payloads`` passes such rows to the decoder: the records of uncompressed
+batches are read where they are.
 
-Nothing is decoded or checked against a checksum here: a row has the values of a plausible header.
+Nothing is decoded or checked against a checksum here: a row contains the values of a plausible
+header.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from rangeland.decode.kafka.entry_layouts import BATCH_V2
 from rangeland.decode.kafka.layout import Payload, RecordFormat
 
 Heads = npt.NDArray[np.int64]
-"""A row for each batch, a column for each ``BatchColumn``."""
+"""One row for each batch, one column for each ``BatchColumn``."""
 
 HEAD_BYTES = BATCH_V2.size
-LOG_APPEND = 0x08  # of its attributes
+LOG_APPEND = 0x08  # in the attributes of a batch
 
 
 class BatchColumn(IntEnum):
-    """The columns of a batch table. ``BYTE_INDEX`` and ``END`` count bytes from the first that was
-    walked over."""
+    """The columns of a batch table. ``BYTE_INDEX`` and ``END`` count bytes from where the walk
+    began."""
 
     BYTE_INDEX = 0
     END = 1
@@ -44,9 +45,9 @@ class BatchColumn(IntEnum):
 
 
 class BatchWalk(NamedTuple):
-    """The result of a walk over batches. ``batches`` were found; the last ends at byte ``end`` and
-    offset ``last_offset``. Without a batch these are the values that were passed in. ``is_all``: no
-    complete entry follows."""
+    """The result of a walk over batches. It found ``batches`` of them; the last ends at byte
+    ``end`` and at offset ``last_offset``. If there is no batch, these are the values that were
+    passed in. ``is_all``: no complete entry follows."""
 
     batches: int
     end: int
@@ -55,7 +56,7 @@ class BatchWalk(NamedTuple):
 
 
 def payload_of(head: Sequence[int], data: Any, max_headers: int) -> Payload:
-    """The payload of a batch. ``head``: its row; ``data``: its decompressed records."""
+    """The payload of a batch. ``head`` is its row, ``data`` its decompressed records."""
     _, _, base, last, count, _, attributes, base_ms, max_ms, _ = head
     stamp = max_ms if attributes & LOG_APPEND else None
     return Payload(data, base, base_ms, stamp, count, last - base, max_headers=max_headers)
@@ -73,7 +74,7 @@ class Payloads(Sequence[Payload]):
         self._count += 1
 
     def extend(self, records: memoryview, heads: Heads, max_headers: int) -> None:
-        """Uncompressed batches, as they are in ``records``."""
+        """Adds uncompressed batches, as they are in ``records``."""
         self.parts.append(StoredBatches(records, heads, max_headers))
         self._count += len(heads)
 
@@ -107,7 +108,7 @@ class StoredBatches(NamedTuple):
         return payload_of(head, self.records[head[0] + HEAD_BYTES : head[1]], self.max_headers)
 
     def table(self, address: int) -> Heads:
-        """The payloads in the kernel's form, as ``payload_of`` makes them: see ``payload_t``.
+        """The payloads in the kernel's form (``payload_t``), equal to what ``payload_of`` makes.
         ``address`` is that of ``records``."""
         columns = self.heads.T
         stamped = (columns[BatchColumn.ATTRIBUTES] & LOG_APPEND) != 0

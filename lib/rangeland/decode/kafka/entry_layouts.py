@@ -1,7 +1,7 @@
-"""The layouts of Kafka's log: of record batches, of messages of formats 0 and 1, and of a
-transaction marker's key.
+"""The layouts in Kafka's log: of record batches, of messages in formats 0 and 1, and of the key of
+a transaction marker.
 
-Values are as stored: the caller checks them.
+Values are as they are stored: checking them is up to the caller.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rangeland.wire.fixed_layouts import I8, I16, I32, I64, U32, StructLayout
 
 
 class BatchPrefix(NamedTuple):
-    """The beginning of every entry of a log, for every magic. ``length`` counts the bytes after
+    """The beginning of every entry of a log, whatever its magic. ``length`` counts the bytes after
     it, so an entry has ``BATCH_PREFIX.size + length`` bytes."""
 
     base_offset: I64
@@ -20,8 +20,8 @@ class BatchPrefix(NamedTuple):
 
 
 class BatchHeader(NamedTuple):
-    """The header of a v2 batch (DefaultRecordBatch). ``crc`` is the CRC-32C of everything after
-    it, from ``attributes`` to the end of the batch, as stored."""
+    """The header of a v2 batch (DefaultRecordBatch). ``crc`` is the stored CRC-32C of everything
+    after it, from ``attributes`` to the end of the batch."""
 
     base_offset: I64
     length: I32
@@ -39,8 +39,8 @@ class BatchHeader(NamedTuple):
 
 
 class MessageV0(NamedTuple):
-    """The part of a message of format 0 before its key. ``length`` counts the bytes after it;
-    ``crc`` is the CRC-32 of everything after it. The key is followed by another length and the
+    """The part of a message of format 0 that precedes its key. ``length`` counts the bytes after
+    it; ``crc`` is the CRC-32 of everything after it. After the key come another length and the
     value."""
 
     offset: I64
@@ -52,7 +52,8 @@ class MessageV0(NamedTuple):
 
 
 class MessageV1(NamedTuple):
-    """The part of a message of format 1 before its key: as ``MessageV0``, and a time."""
+    """The part of a message of format 1 that precedes its key: the same as ``MessageV0``, with a
+    time."""
 
     offset: I64
     length: I32

@@ -1,8 +1,8 @@
 """The fast decoder of Kafka's records: one call of the compiled kernel for all payloads.
 
-A second call follows only if some record has headers, since only then is it known how much
-memory they need. The format is known to ``kernel.c`` and ``messages.h`` only; the structs here
-mirror those there.
+A second call follows only if some record has headers, since only the first call shows how much
+memory they need. Only ``kernel.c`` and ``messages.h`` know the format; the structs here mirror the
+ones there.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from rangeland.decode.native.kernel_arrays import (
     struct_of,
 )
 
-_SMALLEST_ROW = 6  # bytes read before a row is written: five fields after the length
+_SMALLEST_ROW = 6  # read before a row is written: five fields after the length
 
 
 class _Decoded(NamedTuple):
-    """The result of the decoder: the kernel's ``result_t``. The last three are the place of a
-    fault."""
+    """The result of the decoder: the kernel's ``result_t``. The last three fields say where a fault
+    is."""
 
     rows: int
     key_bytes: int
@@ -82,7 +82,7 @@ class KafkaKernel:
 
     def walk_messages(self, data: Any, max_bytes: int) -> MessageWalk:
         """The uncompressed messages of format 0 or 1 at the start of ``data``, as long as their
-        offsets rise, up to the first that ends past ``max_bytes``. Only their lengths are
+        offsets rise, up to the first that ends beyond ``max_bytes``. Only their lengths are
         checked."""
         buffer = as_buffer(data)
         return self._walk(buffer.address, buffer.size, max_bytes)[0]
@@ -107,12 +107,13 @@ class KafkaKernel:
         until_offset: int,
         max_headers: int = sys.maxsize,
     ) -> pa.RecordBatch:
-        """The records with ``from_offset <= offset < until_offset``, in order, with the columns
+        """The records with ``from_offset <= offset < until_offset``, in order, with the columns of
         ``columns.RECORDS``: key, value, offset, timestamp, timestampType, headers.
 
-        Raises UndecodableRecord, with the payload and record (indexes from 0) and the byte index
-        in the payload's data; TooManyHeaders if they have more than ``max_headers``
-        together, before the headers take memory; Bug if the payloads exceed 2 GiB together."""
+        Raises UndecodableRecord, with the payload and record (counted from 0) and the byte index in
+        the payload's data; TooManyHeaders if together they have more than ``max_headers`` headers,
+        before these take up memory; and Bug if together the payloads exceed 2 GiB.
+        """
         call = _Call(payloads, from_offset, until_offset)
         result, arrays = call.run_rows(self._rows)
         if result.headers > max_headers:
@@ -124,7 +125,8 @@ class KafkaKernel:
 
 
 class _Call:
-    """One list of payloads, kept alive and addressed for as long as the kernel reads it."""
+    """A list of payloads, whose buffers stay alive and in place as long as the kernel reads
+    them."""
 
     def __init__(self, payloads: Sequence[Payload], from_offset: int, until_offset: int) -> None:
         self.offsets = (as_int64(from_offset), as_int64(until_offset))

@@ -1,12 +1,12 @@
-"""The input of the decoder of Kafka's records, and its faults.
+"""The input of the decoder of Kafka's records, and the faults it may find.
 
-A payload is the record section of one v2 record batch, verified and decompressed, with the few
-numbers of its header that its records are relative to; or a sequence of messages of the older
-formats 0 and 1. A fault is one way in which those bytes can be malformed; the numbers are shared
-with ``kernel.c``.
+A payload is either the record section of one v2 batch, verified and decompressed, with the few
+numbers from its header to which its records are relative; or a sequence of messages in the older
+formats 0 and 1. A fault is one way in which these bytes can be malformed; its number is shared with
+``kernel.c``.
 
-Nothing is decoded here. The reported fault is the first one in reading order, at the position where
-the offending field begins.
+Nothing is decoded here. If there are several faults, the first in reading order is reported, at the
+position where the offending field begins.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from rangeland.wire.memory_budget import HEADER_BYTES, MAX_BATCH_BYTES
 
 
 class RecordFormat(IntEnum):
-    """The format of the records in a payload. Numbers as in ``messages.h``."""
+    """The format of the records in a payload. The numbers are those in ``messages.h``."""
 
     PLAIN = 0
-    """Messages of format 0 or 1 as in the log: each has its own timestamp type."""
+    """Messages of format 0 or 1 as they are in the log: each has its own timestamp type."""
     PACKED = 1
-    """Such messages from inside a wrapper, whose timestamp type applies to all of them."""
+    """Messages of format 0 or 1 from inside a wrapper, whose timestamp type applies to all of
+    them."""
     BATCH = 2
     """The records of a v2 batch."""
 
@@ -33,33 +34,34 @@ class RecordFormat(IntEnum):
 class Payload(NamedTuple):
     """The decompressed records of one v2 batch, or a sequence of messages.
 
-    All numbers are as on the wire, so they fit in 64 signed bits. Messages carry their own offsets
-    and timestamps: ``base_offset`` and ``last_offset_delta`` only limit the valid offsets. A
-    message of format 0 has no timestamp: null, of type -1, where Spark's own source has the last
-    millisecond of 1969. A -1 that a producer wrote stays -1, as in Spark. A time that does not fit
-    in 64 bits of microseconds is null too, and keeps its type: such a timestamp never rejects a
-    record."""
+    All numbers are as on the wire, so they fit in signed 64-bit integers. Messages carry their own
+    offsets and timestamps, for which ``base_offset`` and ``last_offset_delta`` only limit the valid
+    offsets. A message of format 0 has no timestamp: it gets null, of type -1, where Spark's own
+    source gives the last millisecond of 1969. A -1 that a producer wrote stays -1, as in Spark. A
+    time that does not fit in 64 bits as microseconds also becomes null, but keeps its type: such a
+    timestamp never causes a record to be rejected.
+    """
 
     data: Any
-    """Anything with the buffer protocol."""
+    """Anything that supports the buffer protocol."""
     base_offset: int
     base_timestamp_ms: int
     append_timestamp_ms: int | None
-    """The batch's time, if the broker set it: every record has that timestamp, and timestamp type
-    1."""
+    """The batch's time, if the broker set it: then every record has this timestamp and timestamp
+    type 1."""
     record_count: int
     last_offset_delta: int
     form: RecordFormat = RecordFormat.BATCH
     offset_shift: int = 0
     """Added to the offset of each message."""
     max_headers: int = MAX_BATCH_BYTES // HEADER_BYTES
-    """The most headers of all records together."""
+    """The most headers that all records together may have."""
 
 
 class MessageWalk(NamedTuple):
     """The result of a walk over consecutive uncompressed messages of format 0 or 1: how many there
-    are, and at which byte, from the first, the next entry begins (``end``). Offsets are as stored,
-    -1 without a message."""
+    are, and the byte, counted from the first, where the next entry begins (``end``). Offsets are as
+    stored, or -1 if there is no message."""
 
     messages: int
     end: int
@@ -68,7 +70,7 @@ class MessageWalk(NamedTuple):
 
 
 class Fault(KernelFault):
-    """Ways in which records can be malformed. Numbers as in ``kernel.c``."""
+    """Ways in which records can be malformed. The numbers are those in ``kernel.c``."""
 
     NEGATIVE_RECORD_COUNT = 1, "the record count is negative"
     BATCH_ENDS = 2, "the batch ends before its last record"
@@ -92,7 +94,7 @@ class Fault(KernelFault):
 
 
 class TooManyHeaders(Exception):
-    """The payloads of one call have more headers together than the caller allows."""
+    """The payloads of one call together have more headers than the caller allows."""
 
     def __init__(self, headers: int) -> None:
         super().__init__(headers)
@@ -100,7 +102,8 @@ class TooManyHeaders(Exception):
 
 
 class UndecodableRecord(BadRecord):
-    """Indexes count from 0, ``byte_index`` is a byte of the payload's data."""
+    """A record that cannot be decoded. Indexes count from 0; ``byte_index`` counts bytes of the
+    payload's data."""
 
     def __init__(self, fault: Fault, payload: int, record: int, byte_index: int) -> None:
         super().__init__(

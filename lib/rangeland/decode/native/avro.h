@@ -1,9 +1,10 @@
-/* Avro's binary encoding, by a schema that was compiled to a table of nodes.
+/* Avro's binary encoding, read by a schema that was compiled to a table of nodes.
  *
- * Part of kernel.c, whose rules apply here too; test_avro_decoder.py holds it to fastavro. A
- * node says how to read a value of the writer's schema and which column takes it; a column of -1
- * takes nothing, so the same walk skips fields that the reader does not have. The nodes come from
- * decode/payload/avro/avro_resolution.py, which refuses recursive schemas: the walk is as deep as they are. */
+ * Part of kernel.c, whose rules apply here too; test_avro_decoder.py compares it with fastavro. A
+ * node says how to read a value of the writer's schema and which column takes it; column -1 means
+ * that none does, so the same walk also skips fields that the reader does not have. The nodes come
+ * from decode/payload/avro/avro_resolution.py, which refuses recursive schemas: so the walk is
+ * never deeper than the schema. */
 
 enum avro_operation {
     AVRO_NULL = 1,
@@ -147,7 +148,7 @@ INLINE int avro_fixed(avro_t *avro, int64_t size, const uint8_t **from) {
     return OK;
 }
 
-/* A value that the writer does not have: the reader's default, encoded. */
+/* For a field that the writer does not have: the reader's default, encoded. */
 static int avro_default(avro_t *avro, const avro_node_t *node) {
     const uint8_t *at = avro->at, *end = avro->end, *from = avro->constants + node->argument;
     int64_t length;
@@ -240,7 +241,7 @@ static int avro_value(avro_t *avro, const avro_node_t *node) {
     }
 }
 
-/* The innermost value that fails leaves its node as the place. */
+/* If a value fails, the innermost one leaves its node as the place of the fault. */
 static int avro_walk(avro_t *avro, int64_t index) {
     int fault = avro_value(avro, &avro->nodes[index]);
     if (UNLIKELY(fault) && avro->place < 0) avro->place = index;

@@ -1,8 +1,8 @@
-/* Where v2 batches are, and the contents of their headers.
+/* Where v2 batches are, and what their headers say.
  *
  * Part of kernel.c, whose rules apply here too. Nothing after a header is read: checksums, codecs
- * and records belong to the code that opens a batch. It must equal the walk over entries in
- * dialects/kafka/log_entries, which continues where this ends. */
+ * and records are left to the code that opens a batch. It must agree with the walk over entries in
+ * dialects/kafka/log_entries, which continues where this one ends. */
 
 enum {
     V2_LENGTH_AT = 8,
@@ -52,9 +52,9 @@ INLINE int read_batch(const uint8_t *data, int64_t size, int64_t position, int64
     return 1;
 }
 
-/* Complete batches from the byte `begin` on, with offsets that rise above `last_offset` (-1: any) and
- * that the next entry does not contradict: at most `capacity`, or all if `table` is null.
- * `is_all`: no complete entry follows. The values of a header must be possible. */
+/* Finds complete batches from the byte `begin` on, with offsets that rise above `last_offset` (-1:
+ * any) and that the next entry does not contradict: at most `capacity`, or all if `table` is null.
+ * `is_all`: no complete entry follows. The values in a header must be possible. */
 EXPORT void rangeland_walk_batches(const uint8_t *data, int64_t size, int64_t begin,
                                    int64_t last_offset, int64_t capacity, batch_t *table,
                                    batch_run_t *result) {

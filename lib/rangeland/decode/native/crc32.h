@@ -14,7 +14,7 @@ INLINE uint32_t little32(const uint8_t *p) {
     return (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0];
 }
 
-/* Computed by each call: it takes a few microseconds, and no state is kept. */
+/* Computed anew in each call: this takes a few microseconds, and no state is kept. */
 static void fill_crc_table(crc_table_t table) {
     for (uint32_t i = 0; i < 256; i++) {
         uint32_t crc = i;
@@ -28,7 +28,7 @@ static void fill_crc_table(crc_table_t table) {
         }
 }
 
-/* Eight bytes at a time, each with a table of its own (slicing-by-8). */
+/* Takes eight bytes at a time, each with a table of its own (slicing-by-8). */
 INLINE uint32_t crc32_of(const crc_table_t t, const uint8_t *p, int64_t length) {
     uint32_t crc = 0xffffffffu;
     for (; length >= 8; length -= 8, p += 8) {

@@ -1,9 +1,11 @@
-/* JSON arrays and objects, appended to the columns of a schema, and the text of what it lacks.
+/* JSON arrays and objects, appended to the columns of a schema, and the text of fields that the
+ * schema lacks.
  *
- * Part of kernel.c, whose rules apply here too. The recursion is as deep as the schema, which its
- * maker bounds. */
+ * Part of kernel.c, whose rules apply here too. The recursion is as deep as the schema, whose depth
+ * is limited where it is made. */
 
-/* What is open around a value that may have unknown fields in it, for the text of what is rescued. */
+/* What is open around a value that may contain unknown fields; needed for the text of rescued
+ * fields. */
 typedef struct {
     const uint8_t *label; /* its name in the object around it, with quotes */
     int64_t label_length, index, count;
@@ -63,7 +65,7 @@ static int json_keep_member(json_reader_t *r, json_level_t *in, const json_level
     return fault ? fault : json_keep_text(r, ":", 1);
 }
 
-/* An unknown field, which has just been skipped, of the object at the current depth. */
+/* Keeps an unknown field of the object at the current depth; the field has just been skipped. */
 static int json_keep_field(json_reader_t *r, const json_level_t *field) {
     int64_t depth = r->s.text.depth;
     int fault = OK;
@@ -97,7 +99,7 @@ static int json_leave(json_reader_t *r) {
     return level->is_open ? json_keep_text(r, level->is_array ? "]" : "}", 1) : OK;
 }
 
-/* After a member: 1 if another follows, 0 at the end, which is not passed. */
+/* After a member: 1 if another follows, 0 at the end, which is not consumed. */
 INLINE int json_goes_on(json_text_t *t, uint8_t closing, int *goes_on) {
     json_skip_space(t);
     if (UNLIKELY(t->p == t->end)) return JSON_ENDS;
@@ -108,7 +110,8 @@ INLINE int json_goes_on(json_text_t *t, uint8_t closing, int *goes_on) {
     return OK;
 }
 
-/* A value for a field that is missing, or is inside of a null: null, or a zero that nobody sees. */
+/* A value for a field that is missing, or that is inside a null: null, or a zero that nobody
+ * sees. */
 static int json_append_null(json_state_t *s, json_node_t *node) {
     int fault = json_reserve(s, node);
     if (fault) return fault;
@@ -142,7 +145,8 @@ static json_node_t *json_find_field(const json_state_t *s, const json_node_t *no
     }
 }
 
-/* At the quote of a name: the field, or null for an unknown one. The `expected` one is tried first. */
+/* At the opening quote of a name: finds the field, or null for an unknown one. The `expected` field
+ * is tried first. */
 static int json_field(json_state_t *s, const json_node_t *node, const json_node_t *expected,
                       json_node_t **field) {
     json_text_t *t = &s->text;
@@ -216,7 +220,7 @@ static int json_struct(json_reader_t *r, json_node_t *node) {
     return json_leave(r);
 }
 
-/* The values of an element with nothing in it count against the record. */
+/* An element counts its values against the record's limit even if it is empty. */
 INLINE int json_count_cells(json_state_t *s, const json_node_t *item) {
     s->cells -= item->cells;
     return UNLIKELY(s->cells < 0) ? JSON_TOO_MANY : OK;

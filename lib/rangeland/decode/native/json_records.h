@@ -1,9 +1,10 @@
-/* JSON payloads straight into the columns of a schema, in one call for all of them.
+/* JSON payloads, decoded straight into the columns of a schema, in one call for all of them.
  *
- * Part of kernel.c, whose rules apply here too. A payload that does not fit the schema is taken back out of all columns, gets a null row
- * and a line in the table of faults. One that finds a column full is taken back too, and the call ends:
- * the caller makes room and goes on with that payload. The call also ends once the columns take
- * `most_taken` bytes, give or take those of a few payloads. */
+ * Part of kernel.c, whose rules apply here too. A payload that does not fit the schema is taken
+ * back out of all columns, and gets a null row and a line in the table of faults. A payload that
+ * finds a column full is taken back too, and the call ends: the caller makes room and continues
+ * with that payload. The call also ends once the columns take up about `most_taken` bytes, give or
+ * take a few payloads. */
 
 typedef struct {
     const uint8_t *payloads;
@@ -28,7 +29,7 @@ typedef struct {
 
 enum { JSON_ROWS_UNSEEN = 64, JSON_BYTES_UNSEEN = 1 << 16 };
 
-/* What all columns take in memory, in bytes. */
+/* How much memory all columns take, in bytes. */
 static int64_t json_taken(const json_state_t *s) {
     int64_t sum = 0;
     for (const json_node_t *node = s->nodes; node <= s->rescued; node++)
@@ -74,7 +75,7 @@ static int json_row(json_reader_t *r, const uint8_t *payload, int64_t length) {
     return OK;
 }
 
-/* Decodes payloads from `row` on. Returns JSON_GROW if a column is full, else 0. */
+/* Decodes payloads from `row` on. Returns JSON_GROW if a column is full, otherwise 0. */
 EXPORT int32_t rangeland_decode_json(const json_call_t *call, json_result_t *result) {
     json_reader_t r = {.unknown = call->unknown};
     json_state_t *s = &r.s;
@@ -135,7 +136,7 @@ EXPORT int32_t rangeland_decode_json(const json_call_t *call, json_result_t *res
     return fault;
 }
 
-/* Fills the hash tables of all structs, whose places are known and which are full of -1. */
+/* Fills the hash tables of all structs. Their places are known, and they are filled with -1. */
 EXPORT int32_t rangeland_json_slots(const json_node_t *nodes, int64_t count, const uint8_t *names,
                                     int32_t *slots, int64_t *filled) {
     *filled = 0;

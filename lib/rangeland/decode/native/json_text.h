@@ -1,7 +1,7 @@
 /* JSON as text: white space, strings, numbers, and values to skip.
  *
- * Part of kernel.c, whose rules apply here too. decode/payload/json/json_rules.py says what JSON payloads
- * may hold. The fault numbers are mirrored in decode/payload/json/json_kernel.py. */
+ * Part of kernel.c, whose rules apply here too. decode/payload/json/json_rules.py says what JSON
+ * payloads may contain. The fault numbers are mirrored in decode/payload/json/json_kernel.py. */
 
 enum json_fault {
     JSON_SYNTAX = 1,
@@ -29,7 +29,7 @@ enum json_fault {
     JSON_GROW = 99, /* a column is full: the caller makes room and calls again */
 };
 
-/* As in decode/payload/json/json_rules.py. */
+/* The same limits as in decode/payload/json/json_rules.py. */
 enum { JSON_MAX_DEPTH = 64, JSON_CELLS_PER_BYTE = 8, JSON_FREE_CELLS = 20000,
        JSON_MOST_CELLS = 1 << 24 };
 
@@ -130,7 +130,7 @@ static int json_scan_string(json_text_t *t, json_string_t *found) {
     return OK;
 }
 
-/* The code unit of four hexadecimal digits, -1 if they are not. */
+/* The code unit given by four hexadecimal digits; -1 if they are not hexadecimal digits. */
 static int32_t json_hex4(const uint8_t *p, const uint8_t *end) {
     int32_t unit = 0;
     if (end - p < 4) return -1;
@@ -165,7 +165,7 @@ static uint8_t *json_put_utf8(uint8_t *to, int32_t code) {
     return to;
 }
 
-/* The text of a string with escapes, never longer than what was written. */
+/* The text of a string with escapes; it is never longer than what was written. */
 static int json_unescape(const json_string_t *from, uint8_t *to, int64_t *length) {
     const uint8_t *p = from->begin, *end = p + from->length;
     uint8_t *begin = to;
@@ -205,7 +205,7 @@ static int json_unescape(const json_string_t *from, uint8_t *to, int64_t *length
     return OK;
 }
 
-/* A string with its escapes resolved: where it stands, or in scratch. After the opening quote. */
+/* After the opening quote: a string with its escapes resolved, either in place or in scratch. */
 static int json_read_string(json_text_t *t, json_string_t *found) {
     int fault = json_scan_string(t, found);
     if (!fault && found->has_escapes) {
@@ -215,7 +215,7 @@ static int json_read_string(json_text_t *t, json_string_t *found) {
     return fault;
 }
 
-/* The value is digits * 10^power, and a little more if `is_cut`. */
+/* The value is digits * 10^power, and slightly more if `is_cut`. */
 typedef struct {
     const uint8_t *begin, *end;
     uint64_t digits;
@@ -278,7 +278,8 @@ INLINE int json_skip_word(json_text_t *t, const char *word, int64_t length) {
     return OK;
 }
 
-/* A value without parts, whatever it is. Not at white space, not at the end. */
+/* Skips a value that has no parts, whatever it is. Must not be called at white space or at the
+ * end. */
 static int json_skip_scalar(json_text_t *t) {
     json_string_t string;
     json_number_t number;
@@ -291,7 +292,7 @@ static int json_skip_scalar(json_text_t *t) {
     }
 }
 
-/* The name of a field and its colon, up to the value. */
+/* Skips the name of a field and its colon, up to the value. */
 static int json_skip_name(json_text_t *t) {
     json_string_t name;
     int fault = json_expect(t, '"');
@@ -299,7 +300,8 @@ static int json_skip_name(json_text_t *t) {
     return fault ? fault : json_expect(t, ':');
 }
 
-/* Any value, checked as strictly as one that is kept. `objects` has a bit for each open level. */
+/* Skips any value, but checks it as strictly as one that is kept. `objects` has a bit for each open
+ * level. */
 static int json_skip_value(json_text_t *t) {
     int64_t outside = t->depth;
     uint64_t objects = 0;
@@ -323,7 +325,7 @@ static int json_skip_value(json_text_t *t) {
         } else if ((fault = json_skip_scalar(t))) {
             return fault;
         }
-        for (;;) { /* after a value: the end of what it is in, or the next */
+        for (;;) { /* after a value: the end of what contains it, or the next value */
             if (t->depth == outside) return OK;
             json_skip_space(t);
             if (UNLIKELY(t->p == t->end)) return JSON_ENDS;

@@ -1,6 +1,6 @@
 /* Dates and times in JSON strings, appended to their columns. Part of kernel.c. */
 
-/* `count` digits as a number, -1 if they are not digits. */
+/* The number that `count` digits form; -1 if they are not digits. */
 INLINE int64_t json_digits(const uint8_t *p, int count) {
     int64_t value = 0;
     for (int i = 0; i < count; i++) {

@@ -1,9 +1,10 @@
-/* One JSON value of a simple type, appended to its column.
+/* A single JSON value of a simple type, appended to its column.
  *
- * Part of kernel.c, whose rules apply here too. A node is a field of the schema, or an element of an
- * array, or a key or value of a map, with its columns. The caller makes the table of nodes (its layout
- * is mirrored in decode/payload/json/json_kernel.py) and lets the columns grow: a function that finds one
- * full returns JSON_GROW, the record is taken back, and the call is repeated with more room. */
+ * Part of kernel.c, whose rules apply here too. A node is a field of the schema, an element of an
+ * array, or a key or value of a map, together with its columns. The caller makes the table of nodes
+ * (its layout is mirrored in decode/payload/json/json_kernel.py) and enlarges the columns: a
+ * function that finds one full returns JSON_GROW, the record is taken back, and the call is
+ * repeated with more room. */
 
 enum json_kind {
     JSON_BOOLEAN = 0,
@@ -30,7 +31,8 @@ typedef struct {
     uint8_t *valid, *values, *data; /* `values`: numbers, or offsets of items or bytes */
 } json_node_t;
 
-/* A number whose digits do not decide between two neighbours: the caller parses its text. */
+/* A number whose digits do not decide between two neighbours: its text is left to the caller to
+ * parse. */
 typedef struct {
     int64_t node, item, row, begin, length;
 } json_undecided_t;
@@ -97,7 +99,7 @@ static int json_base64_digit(uint8_t c) {
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* Padded, and with no bits left over, so that every value is written in one way only. */
+/* Must be padded, with no bits left over, so that each value can be written in only one way. */
 static int json_append_binary(json_state_t *s, json_node_t *node) {
     json_string_t found;
     int fault = json_read_string(&s->text, &found);
@@ -144,8 +146,8 @@ static int json_append_integer(json_state_t *s, json_node_t *node) {
     return OK;
 }
 
-/* A binary format of real numbers. Only with powers of ten between `least_even` and `most_even` may
- * the digits of a number lie exactly between two of them. */
+/* A binary format for real numbers. Only for powers of ten between `least_even` and `most_even` can
+ * the digits of a number lie exactly halfway between two of them. */
 typedef struct {
     int mantissa, bias; /* mantissa: its bits without the leading one */
     int64_t least_even, most_even;
@@ -157,9 +159,9 @@ INLINE int64_t json_infinite(const json_real_t *real) {
     return (2ll * real->bias + 1) << real->mantissa;
 }
 
-/* The float or double nearest to digits * 10^power by Eisel and Lemire's method, as its bits without
- * a sign; -1 if the method does not decide. A float is not rounded from a double: twice rounded, it
- * may be the second nearest. */
+/* The float or double nearest to digits * 10^power, found by Eisel and Lemire's method, as its bits
+ * without a sign; -1 if the method does not decide. A float is never rounded from a double:
+ * rounding twice may give the second nearest. */
 static int64_t json_nearest(const uint64_t *powers, const json_real_t *real, uint64_t digits,
                             int64_t power) {
     const int64_t infinite = json_infinite(real);
@@ -188,7 +190,7 @@ static int64_t json_nearest(const uint64_t *powers, const json_real_t *real, uin
     }
     if (low <= 1 && power >= real->least_even && power <= real->most_even &&
         (mantissa & 3) == 1 && mantissa << shift == high)
-        mantissa &= ~1ull; /* exactly between two: to the even one */
+        mantissa &= ~1ull; /* exactly halfway: to the even one */
     mantissa += mantissa & 1;
     mantissa >>= 1;
     const uint64_t leading = 1ull << real->mantissa;
@@ -226,7 +228,7 @@ static int json_append_real(json_state_t *s, json_node_t *node) {
     return OK;
 }
 
-/* Exactly, or not at all. `n` is a number that has been read. */
+/* Fits the number exactly or not at all. `n` is a number that has been read. */
 static int json_fit_decimal(const json_number_t *n, const json_node_t *node,
                             unsigned __int128 *value) {
     int64_t count = 0, pending = 0; /* digits taken, and zeros after them that may be trailing */
@@ -245,7 +247,7 @@ static int json_fit_decimal(const json_number_t *n, const json_node_t *node,
         pending = 0;
     }
     if (count == 0) return OK;
-    /* json_read_number took 19 digits at most and counted the rest in `power`. */
+    /* json_read_number took at most 19 digits and counted the rest in `power`. */
     int64_t all = count + pending, kept = n->count < 19 ? n->count : 19;
     int64_t shift = n->power - (all - kept) + pending + node->scale;
     if (shift < 0 || count + shift > node->precision) return JSON_DECIMAL;

@@ -89,7 +89,7 @@ typedef struct {
     int64_t payload, record, position; /* of the fault */
 } result_t;
 
-/* Zigzag varint of at most 32 bits. The cursor moves only on success. */
+/* A zigzag varint of at most 32 bits. The cursor moves only on success. */
 INLINE int read_varint(const uint8_t **at, const uint8_t *end, int32_t *out, int ends) {
     const uint8_t *p = *at;
     uint32_t raw = 0;
@@ -120,7 +120,7 @@ INLINE int read_varlong(const uint8_t **at, const uint8_t *end, int64_t *out, in
     return OK;
 }
 
-/* A length and its bytes: `*length` is -1 for null, `*start` the first byte. */
+/* A length and the bytes after it: `*length` is -1 for null, `*start` is the first byte. */
 INLINE int read_bytes(const uint8_t **at, const uint8_t *end, const uint8_t **start,
                       int32_t *length) {
     const uint8_t *p = *at;
@@ -149,8 +149,8 @@ INLINE void set_all_bits(uint8_t *bits, int64_t count) {
     for (int64_t i = 0; i < (count + 7) / 8; i++) bits[i] = 0xff;
 }
 
-/* Whether the time fits in 64 bits of microseconds. A producer may write any number of
- * milliseconds, so a time that does not fit is null, not a fault. */
+/* Whether the time, in microseconds, fits in 64 bits. A producer may write any number of
+ * milliseconds, so a time that does not fit becomes null and is not a fault. */
 INLINE int as_micros(int64_t ms, int64_t *out) {
     if (UNLIKELY(__builtin_mul_overflow(ms, (int64_t)1000, out))) {
         *out = 0;
@@ -258,7 +258,7 @@ INLINE int read_headers(const uint8_t **at, const uint8_t *end, const headers_t 
     return OK;
 }
 
-/* One record. On a fault `*at` is where the offending field begins. */
+/* Reads one record. On a fault, `*at` is where the offending field begins. */
 INLINE int read_record(const uint8_t **at, const payload_t *batch, int64_t *last_delta,
                        int64_t from_offset, int64_t until_offset, const rows_t *rows,
                        const headers_t *heads, int64_t most_headers, result_t *sum) {
@@ -274,7 +274,7 @@ INLINE int read_record(const uint8_t **at, const payload_t *batch, int64_t *last
 
     *at = p;
     if (UNLIKELY(p == end)) return RECORD_TOO_SHORT;
-    /* The attribute byte: no attribute is defined, and Kafka's own reader ignores it. */
+    /* The attribute byte: no attributes are defined, and Kafka's own reader ignores it. */
     *at = ++p;
     if (UNLIKELY(fault = read_varlong(&p, end, &timestamp_delta, RECORD_TOO_SHORT))) return fault;
     *at = p;
@@ -356,7 +356,7 @@ INLINE int walk(const payload_t *payloads, int64_t count, int64_t from_offset,
 
 EXPORT int32_t rangeland_kernel_abi(void) { return KERNEL_ABI; }
 
-/* All columns but headers, which are only counted and measured. */
+/* Fills all columns except headers, which are only counted and measured. */
 EXPORT int32_t rangeland_decode_rows(const payload_t *payloads, int64_t count,
                                      int64_t from_offset, int64_t until_offset,
                                      const rows_t *rows, result_t *result) {
@@ -370,7 +370,7 @@ EXPORT int32_t rangeland_decode_rows(const payload_t *payloads, int64_t count,
     return fault;
 }
 
-/* The headers column, with the capacities that the pass over the rows has counted. */
+/* Fills the headers column, within the capacities that the pass over the rows has counted. */
 EXPORT int32_t rangeland_decode_headers(const payload_t *payloads, int64_t count,
                                         int64_t from_offset, int64_t until_offset,
                                         const headers_t *heads, result_t *result) {

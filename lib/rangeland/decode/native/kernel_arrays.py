@@ -1,11 +1,13 @@
-"""The common part of all kernels: their calls, their memory, and the Arrow arrays made of it.
+"""What all kernels have in common: how they are called, their memory, and the Arrow arrays made of
+it.
 
-A kernel writes straight into Arrow buffers from the default memory pool. They are allocated at
-their upper bound (memory that is never touched costs nothing) and cut to size afterwards. The
-interpreter's lock is free during a call.
+A kernel writes straight into Arrow buffers from the default memory pool. They are allocated at the
+largest size they may need (memory that is never touched costs nothing) and cut to size afterwards.
+The interpreter's lock is released during a call.
 
-Limit: the input of one call is less than 2 GiB, so that no column exceeds what 32-bit offsets
-can address. Callers cut earlier, by memory (see ``dialects/kafka/records``).
+Limit: the input of one call must be smaller than 2 GiB, so that no column exceeds what 32-bit
+offsets can address. Callers split their input well before that, by memory (see
+``dialects/kafka/records``).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from rangeland.errors import Bug
 MAX_BYTES = (1 << 31) - 1
 """Arrow's offsets into a column of bytes are int32."""
 SLACK = 64
-"""As in kernel.c, which copies in blocks that may go past the end."""
+"""The same as in kernel.c, which copies in blocks that may go past the end."""
 CAPACITY = 100  # as in kernel.c
 POINTER = ctypes.c_void_p
 INT32 = ctypes.c_int32
@@ -35,8 +37,8 @@ R = TypeVar("R", bound=tuple[Any, ...])
 
 
 class KernelFunction(Generic[R]):
-    """A function of the library. Its last argument is a struct of 64-bit numbers that it fills:
-    ``result`` is a NamedTuple with the same fields. The function itself returns a fault, 0 for
+    """A function of the library. Its last argument is a struct of 64-bit numbers that it fills;
+    ``result`` is a NamedTuple with the same fields. The function itself returns a fault, or 0 for
     none."""
 
     def __init__(
@@ -78,7 +80,7 @@ def as_buffer(data: Any) -> pa.Buffer:
 
 
 def as_int64(number: int) -> int:
-    """The nearest number that the kernel accepts: every offset is within its limits."""
+    """The nearest number that the kernel accepts; every offset lies within these limits."""
     return max(-1 << 63, min(number, (1 << 63) - 1))
 
 
@@ -97,12 +99,13 @@ def allocate(*sizes: int) -> list[pa.Buffer]:
 
 
 class GrowingColumns(ABC):
-    """The columns that a kernel fills, and their memory: three buffers for each, with validity,
+    """The columns that a kernel fills, and their memory: each has three buffers, for validity,
     values and data.
 
-    ``numbers``: for each column the struct that the kernel knows. Its numbers from ``capacity`` on
-    are the room in rows, the room in bytes of data, and the addresses of the buffers. ``levels``:
-    columns of one level always have as many rows."""
+    ``numbers`` has, for each column, the struct that the kernel knows. From ``capacity`` on, its
+    numbers are the room in rows, the room in bytes of data, and the addresses of the buffers.
+    ``levels``: columns of the same level always have the same number of rows.
+    """
 
     def __init__(self, numbers: np.ndarray, capacity: int, levels: Sequence[int]) -> None:
         self.numbers = numbers
@@ -112,16 +115,16 @@ class GrowingColumns(ABC):
 
     @abstractmethod
     def set_rows(self, index: int, row_count: int) -> None:
-        """Makes room for so many rows of a column."""
+        """Makes room for this many rows of a column."""
 
     def set_bytes(self, index: int, size: int) -> None:
-        """Makes room for so many bytes of data."""
+        """Makes room for this many bytes of data."""
         self.resize(index, 2, size + SLACK)
         self.numbers[index, self._capacity + 1] = size
 
     def grow(self, index: int, wanted: int) -> None:
-        """Makes room for so many more bytes, or for more rows in all columns of the same level:
-        reading a payload again for each column would take long."""
+        """Makes room for this many more bytes, or for more rows in all columns of the same level:
+        reading a payload again for each of the columns would take too long."""
         rows, size = map(int, self.numbers[index, self._capacity : self._capacity + 2])
         if wanted:
             self.set_bytes(index, size + max(size, wanted))
@@ -132,7 +135,7 @@ class GrowingColumns(ABC):
                 self.set_rows(at, 2 * rows)
 
     def resize(self, index: int, which: int, size: int) -> int:
-        """Resizes a buffer and keeps its contents; returns its previous size."""
+        """Resizes a buffer, keeping its contents; returns its previous size."""
         buffer = self._buffers[index][which]
         begin = 0
         if buffer is None:
@@ -144,16 +147,16 @@ class GrowingColumns(ABC):
         return begin
 
     def as_array(self, index: int, which: int, kind: Any) -> Any:
-        """The contents of a buffer, to be changed in place."""
+        """The contents of a buffer, which may be changed in place."""
         return np.frombuffer(self._buffers[index][which], kind)
 
     def cut(self, index: int, which: int, size: int) -> pa.Buffer:
-        """A buffer that does not grow any more."""
+        """A buffer that will not grow any more."""
         return cut(self._buffers[index][which], size)
 
 
 def with_room(count: int) -> int:
-    """A first guess, from the previous count."""
+    """A first estimate, based on the previous count."""
     return int(count) + int(count) // 4
 
 
@@ -166,7 +169,7 @@ def cut(buffer: pa.Buffer, size: int) -> pa.Buffer:
 def binary_array(
     kind: pa.DataType, row_count: int, buffers: Sequence[pa.Buffer], size: int, nulls: int = 0
 ) -> pa.Array:
-    """An array of bytes or texts. ``buffers``: offsets, data and, where there may be nulls,
+    """An array of binary values or texts. ``buffers``: offsets, data and, if there may be nulls,
     validity."""
     offsets, data, *valid = buffers
     validity = valid[0] if nulls else None
@@ -183,13 +186,13 @@ def number_array(
 
 
 def plain_array(numbers: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """An array of these numbers. ``pa.array`` would import pandas, which takes a new Python worker
-    longer than to read a small slice; so would ``pa.scalar``."""
+    """An array of these numbers. ``pa.array`` and ``pa.scalar`` would import pandas, which takes a
+    new Python worker longer than reading a small slice."""
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def text_array(texts: Sequence[str]) -> pa.Array:
-    """Like ``plain_array``, for a column of texts."""
+    """The same as ``plain_array``, for a column of texts."""
     encoded = [text.encode() for text in texts]
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
@@ -197,7 +200,7 @@ def text_array(texts: Sequence[str]) -> pa.Array:
 
 
 class HeaderNumbers(Protocol):
-    """The part of a kernel's result about the headers that it has written."""
+    """The part of a kernel's result that concerns the headers it has written."""
 
     @property
     def rows(self) -> int: ...
@@ -238,7 +241,7 @@ def header_column(
 
 
 def _as_text(keys: pa.Array) -> pa.Array:
-    """Header keys that are not all ASCII: unchanged if they are UTF-8."""
+    """Turns header keys that are not all ASCII into text; they stay unchanged if they are UTF-8."""
     try:
         keys.validate(full=True)
     except pa.ArrowInvalid:

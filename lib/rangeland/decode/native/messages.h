@@ -1,9 +1,9 @@
-/* Messages of the log formats 0 and 1, straight into Arrow buffers.
+/* Messages of the log formats 0 and 1, decoded straight into Arrow buffers.
  *
- * Part of kernel.c, whose rules apply here too. A
- * message is `int64 offset | int32 length | uint32 crc | int8 magic | int8 attributes |
- * int64 timestamp (magic 1) | int32 length, key | int32 length, value`, where the length counts
- * the bytes after it and the CRC-32 covers everything after it. */
+ * Part of kernel.c, whose rules apply here too. A message is `int64 offset | int32 length | uint32
+ * crc | int8 magic | int8 attributes | int64 timestamp (magic 1) | int32 length, key | int32
+ * length, value`. The first length counts the bytes after it; the CRC-32 covers everything after
+ * itself. */
 
 enum {
     MESSAGE_LENGTH_AT = 8,
@@ -27,8 +27,9 @@ typedef struct {
 
 #define LAST_OFFSET (INT64_MAX - 1)
 
-/* Complete uncompressed messages with rising offsets, from the first byte on until `max_bytes` are
- * exceeded: how many, and where the first entry begins that is not one of them. */
+/* Walks over complete uncompressed messages with rising offsets, from the first byte on until
+ * `max_bytes` are exceeded: says how many there are, and where the first entry begins that is not
+ * one of them. */
 EXPORT void rangeland_walk_messages(const uint8_t *data, int64_t size, int64_t max_bytes,
                                     run_t *result) {
     run_t run = {0, 0, -1, -1};
@@ -47,7 +48,7 @@ EXPORT void rangeland_walk_messages(const uint8_t *data, int64_t size, int64_t m
     *result = run;
 }
 
-/* As `read_bytes`, with a length of four bytes. */
+/* The same as `read_bytes`, with a length of four bytes. */
 INLINE int read_field(const uint8_t **at, const uint8_t *end, const uint8_t **start,
                       int32_t *length) {
     const uint8_t *p = *at;
@@ -61,7 +62,7 @@ INLINE int read_field(const uint8_t **at, const uint8_t *end, const uint8_t **st
     return OK;
 }
 
-/* The timestamp in microseconds, whether it is valid, and its type; -1: it has none. */
+/* The timestamp in microseconds, whether it is valid, and its type; type -1: there is none. */
 INLINE int read_stamp(const uint8_t **at, const uint8_t *end, const payload_t *set, int magic,
                       int attributes, int64_t *timestamp, int *is_there, int32_t *type) {
     *timestamp = 0;
@@ -81,7 +82,7 @@ INLINE int read_stamp(const uint8_t **at, const uint8_t *end, const payload_t *s
     return OK;
 }
 
-/* One message. On a fault `*at` is where the offending field begins. */
+/* Reads one message. On a fault, `*at` is where the offending field begins. */
 INLINE int read_message(const uint8_t **at, const payload_t *set, int64_t *last_delta,
                         int64_t from_offset, int64_t until_offset, const uint32_t (*crc)[256],
                         const rows_t *rows, const headers_t *heads, result_t *sum) {

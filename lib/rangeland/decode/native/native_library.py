@@ -1,12 +1,12 @@
-"""Finds and loads the compiled kernel. It never compiles anything.
+"""Finds and loads the compiled kernel. Never compiles anything.
 
-The library is next to this file and named after its platform. The operating system cannot load
-it out of a zip (``spark-submit --py-files``), so it is extracted once per machine and user: into
-a folder that only this user can enter, under a name with the hash of its content, by an atomic
-rename. Any number of workers may do so at once.
+The library is next to this file and named after its platform. The operating system cannot load it
+out of a zip (``spark-submit --py-files``), so in that case it is extracted once per machine and
+user: into a folder that only this user can enter, under a name that contains the hash of its
+content, by an atomic rename. Any number of workers may do this at once.
 
 Nothing that another user could have written is ever loaded: a folder that others can enter is not
-used. A library for another platform or of another version of this package is refused.
+used. A library for another platform or from another version of this package is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from pathlib import Path
 from rangeland.errors import CLUSTER_OPERATOR, MissingRequirement, StorageFailed
 
 KERNEL_ABI = 14
-"""The same number as in ``kernel.c``, increased with every change of its structs or functions."""
+"""The same number as in ``kernel.c``; it is increased with every change to its structs or
+functions."""
 
 _USABLE_FOLDER = (
     "give the workers a temporary folder in which they can write and run programs: set "
@@ -39,8 +40,9 @@ def library_name() -> str:
 
 def load_library() -> ctypes.CDLL:
     """The library for this platform. Raises MissingRequirement if there is none or it may not be
-    loaded; StorageFailed if it is in an archive and cannot be extracted."""
-    # Not a Path: an executor's archive is at /a/./b.zip, and its loader does not know /a/b.zip.
+    loaded, and StorageFailed if it is in an archive and cannot be extracted."""
+    # Not a Path: an executor's archive is at /a/./b.zip, and its loader does not recognize
+    # /a/b.zip.
     beside = os.path.join(os.path.dirname(__file__), library_name())
     if os.path.exists(beside):
         return _load(Path(beside))
@@ -56,7 +58,7 @@ def load_library() -> ctypes.CDLL:
             raise _no_programs_error(path.parent) from error
         raise
     finally:
-        if path.parent.name != _shared_name():  # made for this process, which has it loaded now
+        if path.parent.name != _shared_name():  # made for this process, which has now loaded it
             shutil.rmtree(path.parent, ignore_errors=True)
 
 
@@ -143,12 +145,13 @@ def _has_content(path: Path, content: bytes) -> bool:
 
 
 def private_folder() -> Path:
-    """A folder that only this user can enter, created if needed: the same for all processes of
-    the user, or a new one for this process if another user owns that name."""
+    """A folder that only this user can enter, created if needed. It is the same for all processes
+    of the user, unless another user owns that name: then it is a new one, for this process
+    alone."""
     folder = Path(tempfile.gettempdir()) / _shared_name()
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-    except FileExistsError:  # a file, or a link to nowhere
+    except FileExistsError:  # a file, or a dangling link
         return Path(tempfile.mkdtemp(prefix="rangeland-"))
     return folder if _is_private(folder) else Path(tempfile.mkdtemp(prefix="rangeland-"))
 
@@ -162,6 +165,6 @@ def _is_private(folder: Path) -> bool:
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode):
         return False
-    if not hasattr(os, "getuid"):  # Windows: the temporary folder is the user's own
+    if not hasattr(os, "getuid"):  # Windows: each user has a temporary folder of their own
         return True
     return status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077 == 0

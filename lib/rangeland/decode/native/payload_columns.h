@@ -1,12 +1,13 @@
-/* Columns that the decoders of payloads fill: any Arrow type, as a table in preorder.
+/* Columns that the payload decoders fill: any Arrow type, as a table in preorder.
  *
- * Part of kernel.c, whose rules apply here too. A column is followed by the columns inside it, up to
- * `end`: the fields of a struct, or the items of a list. A payload that does not fit the schema is
- * taken back out of all columns and becomes a null, as one does that is null itself. One that finds a
- * column full is taken back too, and the call ends: the caller makes room and goes on with that payload.
- * What a payload may take in memory is bounded by its length and by LARGEST_PAYLOAD; once all of them
- * together take `most_taken`, the call ends after the payload.
- * The structs are mirrored in decode/payload/column_buffers.py, the faults in payload_faults.py. */
+ * Part of kernel.c, whose rules apply here too. A column is followed by the columns inside it, up
+ * to `end`: the fields of a struct, or the items of a list. A payload that does not fit the schema
+ * is taken back out of all columns and becomes a null, just like a payload that is null itself. A
+ * payload that finds a column full is taken back too, and the call ends: the caller makes room and
+ * continues with that payload. How much memory a payload may take is limited by its length and by
+ * LARGEST_PAYLOAD; once all payloads together take `most_taken`, the call ends after the current
+ * one. The structs are mirrored in decode/payload/column_buffers.py, the faults in
+ * payload_faults.py. */
 
 enum column_kind {
     BOOL_COLUMN = 1,
@@ -57,8 +58,8 @@ typedef struct {
     uint8_t *text;
 } column_t;
 
-/* For each payload: where it is, where its schema begins, and what is wrong with it: the byte and
- * the place in the schema. Those that have a fault to begin with are not looked at. */
+/* For each payload: where it is, where its schema begins, and what is wrong with it, as a byte and
+ * a place in the schema. Payloads that already have a fault are not looked at. */
 typedef struct {
     const uint8_t *data;
     int64_t count;
@@ -88,7 +89,7 @@ INLINE int is_with_offsets(const column_t *column) {
     return column->kind >= BINARY_COLUMN && column->kind <= LIST_COLUMN;
 }
 
-/* Nothing remains of rows from `rows` on. */
+/* Removes all rows from `rows` on. */
 static void take_back(sink_t *sink, int64_t index, int64_t rows) {
     column_t *column = &sink->columns[index];
     for (int64_t row = rows; row < column->rows; row++) json_put_bit(column->valid, row, 1);
@@ -148,7 +149,7 @@ INLINE int put_double(sink_t *sink, column_t *column, double value) {
     return OK;
 }
 
-/* A null in a column and in all fields inside it. */
+/* Puts a null into a column and into all fields inside it. */
 static int put_null(sink_t *sink, int64_t index) {
     int64_t end = sink->columns[index].end;
     while (index < end) {
@@ -179,7 +180,7 @@ static int put_null(sink_t *sink, int64_t index) {
     return OK;
 }
 
-/* A list whose items have been put already. */
+/* Puts a list whose items have been put already. */
 INLINE int put_list(sink_t *sink, int64_t index) {
     column_t *column = &sink->columns[index];
     int64_t row;
@@ -200,7 +201,8 @@ INLINE int is_utf8(const uint8_t *at, int64_t length) {
     return json_is_utf8(at, end);
 }
 
-/* A big-endian number of two's complement, and that it has no more digits than its column. */
+/* Puts a big-endian number in two's complement, after checking that it has no more digits than its
+ * column allows. */
 static int put_decimal(sink_t *sink, column_t *column, const uint8_t *from, int64_t length) {
     if (UNLIKELY(length < 1)) return DECIMAL_RANGE;
     uint8_t sign = from[0] & 0x80 ? 0xff : 0;
@@ -245,10 +247,11 @@ INLINE int put_bytes(sink_t *sink, column_t *column, const uint8_t *from, int64_
     return OK;
 }
 
-/* Reads one payload. What it has reached when it fails is noted in `payloads`. */
+/* Reads one payload. If it fails, how far it got is noted in `payloads`. */
 typedef int decode_payload_t(void *decoder, const payloads_t *payloads, int64_t at);
 
-/* All payloads from `sink->next` on, as far as there is memory. `sink` is the decoder's own. */
+/* Decodes all payloads from `sink->next` on, as far as there is memory. `sink` is the decoder's
+ * own. */
 INLINE int decode_payloads(const payloads_t *payloads, sink_t *sink, void *decoder,
                            decode_payload_t *decode, progress_t *progress) {
     int64_t at = sink->next, taken = sink->taken;

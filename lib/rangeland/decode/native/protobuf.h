@@ -1,14 +1,15 @@
-/* Protobuf's wire format, by message types that were compiled to tables of fields.
+/* Protobuf's wire format, read by message types that were compiled to tables of fields.
  *
- * Part of kernel.c, whose rules apply here too; test_protobuf_payloads.py holds it to Google's
- * decoder. The tables come from decode/payload/protobuf/protobuf_columns.py. A message type has its own rows for
- * every place where it is used, and recursive ones are refused: so each field has one slot for what
- * has been seen of it in the message that is being read. Singular fields are put into their columns when
- * their message has ended, because the last occurrence counts; items of repeated ones at once.
- * Several occurrences of a singular message are one message: the bytes of all of them in a row.
- * What does not fit a field of the schema is a fault, where Google's decoder drops it or cuts it off.
- * A closed enum's unknown number is none: as in Google's decoder, it counts as absent, and the entry of
- * a map whose value it is is left out, with its key. */
+ * Part of kernel.c, whose rules apply here too; test_protobuf_payloads.py compares it with Google's
+ * decoder. The tables come from decode/payload/protobuf/protobuf_columns.py. A message type has
+ * rows of its own for every place where it is used, and recursive types are refused: so each field
+ * has one slot for what has been seen of it in the message that is being read. Singular fields are
+ * put into their columns when their message has ended, because the last occurrence counts; items of
+ * repeated fields are put at once. Several occurrences of a singular message form one message: the
+ * bytes of all of them, one after the other. A value that does not fit a field of the schema is a
+ * fault, where Google's decoder would drop it or cut it off. An unknown number in a closed enum is
+ * not a value: as in Google's decoder, it counts as absent, and if it is the value of a map entry,
+ * the whole entry is left out. */
 
 enum proto_kind {
     PROTO_INT32 = 1,
@@ -119,7 +120,7 @@ INLINE int proto_length(const uint8_t **at, const uint8_t *end, const uint8_t **
     return OK;
 }
 
-/* Past a value; for a group, `*inner` is where its end tag begins. */
+/* Skips a value; for a group, `*inner` is where its end tag begins. */
 static int proto_skip(const uint8_t **at, const uint8_t *end, int64_t number, int wire,
                       int depth, const uint8_t **inner) {
     const uint8_t *from;
@@ -174,7 +175,8 @@ static int has_child(const proto_program_t *program, const proto_field_t *field,
     return 0;
 }
 
-/* A number, from the wire type that its kind has. `*is_known`: it is not an enum's unknown number. */
+/* A number, read according to the wire type of its kind. `*is_known`: it is not an unknown number
+ * of an enum. */
 INLINE int proto_number(const proto_program_t *program, const proto_field_t *field,
                         const uint8_t **at, const uint8_t *end, int64_t *value, int *is_known) {
     uint64_t raw = 0;
@@ -193,7 +195,7 @@ INLINE int proto_number(const proto_program_t *program, const proto_field_t *fie
     case PROTO_INT32:
     case PROTO_CLOSED_ENUM:
         *value = (int32_t)raw;
-        /* Some write negative numbers in 32 bits. */
+        /* Some writers write negative numbers in 32 bits. */
         if (UNLIKELY((int64_t)raw != *value && raw > UINT32_MAX)) return NUMBER_RANGE;
         if (field->kind == PROTO_CLOSED_ENUM) *is_known = has_child(program, field, *value);
         break;
@@ -235,7 +237,7 @@ static int put_proto_number(sink_t *sink, const proto_field_t *field, int64_t co
 
 static int proto_message(proto_t *proto, int64_t index, const uint8_t *at, const uint8_t *end);
 
-/* One occurrence of a repeated field, or several of them in one. */
+/* One occurrence of a repeated field, or several packed into one. */
 INLINE int proto_items(proto_t *proto, const proto_field_t *field, const uint8_t **at,
                        const uint8_t *end, int wire, int64_t number) {
     int64_t length, value, column = field->column + 1;
@@ -266,7 +268,7 @@ INLINE int proto_items(proto_t *proto, const proto_field_t *field, const uint8_t
     return OK;
 }
 
-/* The bytes of another part of a message follow those that were seen of it. */
+/* Appends the bytes of another part of a message to those already seen. */
 static int proto_merge(proto_t *proto, proto_slot_t *slot, const uint8_t *from, int64_t length) {
     int64_t sum = slot->length + length;
     if (UNLIKELY(sum > proto->spare_room - proto->spare_used)) return MERGE_TOO_LARGE;
@@ -311,7 +313,7 @@ INLINE int proto_see(proto_t *proto, const proto_field_t *field, const uint8_t *
     return OK;
 }
 
-/* What was seen of a singular field goes to a column. */
+/* Puts what was seen of a singular field into a column. */
 static int proto_put(proto_t *proto, const proto_field_t *field, int64_t column) {
     int64_t index = field - proto->program->fields;
     const proto_slot_t *slot = &proto->program->slots[index];
@@ -330,7 +332,7 @@ static int proto_put(proto_t *proto, const proto_field_t *field, int64_t column)
     return put_proto_number(&proto->sink, field, column, is_seen ? slot->value : 0);
 }
 
-/* Timestamps and durations. Nanoseconds of negative durations are negative, too. */
+/* Timestamps and durations. The nanoseconds of negative durations are negative too. */
 static int proto_micros(proto_t *proto, const proto_message_t *message) {
     const proto_slot_t *slots = &proto->program->slots[message->first_field];
     int64_t seconds = slots[0].is_seen ? slots[0].value : 0, micros;
@@ -362,7 +364,7 @@ static int proto_flush(proto_t *proto, const proto_message_t *message) {
     return fault;
 }
 
-/* The field of a number: mostly the one after that which was found last. */
+/* The field with a number: usually the one after the field that was found last. */
 INLINE const proto_field_t *proto_find(const proto_field_t *fields, int64_t count, int64_t number,
                                        int64_t *next) {
     if (*next < count && fields[*next].number == number) return &fields[(*next)++];
@@ -380,8 +382,8 @@ INLINE const proto_field_t *proto_find(const proto_field_t *fields, int64_t coun
     return 0;
 }
 
-/* google.protobuf.Struct, Value and ListValue, which contain each other. An entry of a struct is
- * checked as one: its key is its first field, its value the second. */
+/* google.protobuf.Struct, Value and ListValue, which may contain each other. An entry of a struct
+ * is checked like one: its first field is the key, its second the value. */
 enum { JSON_ENTRY = 8, JSON_TEXT_PER_BYTE = 8 };
 
 static int proto_json(const uint8_t *at, const uint8_t *end, int form, int depth) {
@@ -462,7 +464,8 @@ static int proto_payload(void *decoder, const payloads_t *payloads, int64_t at) 
     int64_t length = payloads->ends[at] - payloads->starts[at];
     proto->at = from;
     proto->spare_used = 0;
-    /* By its own length, so that it does not matter which payloads are beside it. */
+    /* Limited by the payload's own length, so that the result does not depend on the payloads next
+     * to it. */
     proto->spare_room = SPARE_PER_BYTE * length;
     if (UNLIKELY(proto->spare_room > proto->program->spare_size)) return CAPACITY;
     proto->place = -1;

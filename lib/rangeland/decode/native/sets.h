@@ -1,10 +1,10 @@
-/* Message sets of the oldest log format: entries of magic 1, straight into Arrow buffers.
+/* Message sets of the oldest log format: entries of magic 1, decoded straight into Arrow buffers.
  *
- * Part of kernel.c, whose rules apply here too. An
- * entry is `int32 length | int8 magic | int8 attributes | uint32 crc | payload`, where the
- * length counts the bytes after it and the CRC-32 covers the payload. `walk` skips over entries
- * by their lengths; `decode` verifies and copies those of sets that are already decompressed.
- * The struct layouts and fault numbers are mirrored in decode/jafka/kernel.py and layout.py. */
+ * Part of kernel.c, whose rules apply here too. An entry is `int32 length | int8 magic | int8
+ * attributes | uint32 crc | payload`, where the length counts the bytes after it and the CRC-32
+ * covers the payload. `walk` skips over entries by their lengths; `decode` verifies and copies the
+ * entries of sets that are already decompressed. The struct layouts and fault numbers are mirrored
+ * in decode/jafka/kernel.py and layout.py. */
 
 enum {
     ENTRY_LENGTH_BYTES = 4,
@@ -42,7 +42,7 @@ typedef struct {
     int64_t rows, value_bytes, set, record, position; /* the last three are those of the fault */
 } decoded_t;
 
-/* The length of the entry at `at`, or a fault; `room`: how many bytes there are. */
+/* The length of the entry at `at`, or a fault. `room`: how many bytes there are. */
 INLINE int entry_length(const uint8_t *at, int64_t room, int64_t *length) {
     if (UNLIKELY(room < ENTRY_LENGTH_BYTES)) return ENTRY_PAST_SET;
     *length = (int32_t)big32(at);
@@ -56,9 +56,9 @@ INLINE int entry_kind(const uint8_t *at) {
     return UNLIKELY(at[ENTRY_LENGTH_BYTES + 1] & ENTRY_CODEC_MASK) ? NOT_PLAIN : OK;
 }
 
-/* Complete entries that begin before `until`: how many, and where the last begins and ends.
- * An incomplete entry ends the walk. With `plain_only` it stops with a fault before an entry
- * that is not an uncompressed message. */
+/* Walks over complete entries that begin before `until`: says how many there are, and where the
+ * last one begins and ends. An incomplete entry ends the walk. With `plain_only`, the walk stops
+ * with a fault before any entry that is not an uncompressed message. */
 EXPORT int32_t rangeland_walk_entries(const uint8_t *data, int64_t size, int64_t until,
                                       int32_t plain_only, walked_t *result) {
     walked_t found = {0};
@@ -93,7 +93,7 @@ INLINE int put_message(const set_t *set, const uint8_t *at, int64_t length, int6
     return OK;
 }
 
-/* All messages of all sets, each of which must be complete and uncompressed. */
+/* Decodes all messages of all sets, each of which must be complete and uncompressed. */
 EXPORT int32_t rangeland_decode_sets(const set_t *sets, int64_t count, const messages_t *out,
                                      decoded_t *result) {
     crc_table_t table;

@@ -1,13 +1,13 @@
-/* Stored messages of RocketMQ, straight into Arrow buffers.
+/* Stored messages of RocketMQ, decoded straight into Arrow buffers.
  *
- * Part of kernel.c, whose rules apply here too.
- * A message begins with its length and has its queue offset at a fixed byte; hosts have 4 or 16
- * bytes, by a flag. Properties are `key 1 value 2 key 1 value 2 ...`, the last 2 may be missing.
- * Bodies are copied as they are stored: `codecs` says which of them are compressed, and how. With
- * tags, messages that have none of them are skipped; a message's tag is its last property TAGS
- * that has a value. A message that holds a batch of others ends any walk: it has as many offsets
- * as it holds messages. The struct layouts and fault numbers are mirrored in
- * decode/rocketmq/kernel.py and layout.py. */
+ * Part of kernel.c, whose rules apply here too. A message begins with its length and has its queue
+ * offset at a fixed byte; its hosts have 4 or 16 bytes, depending on a flag. Properties are `key 1
+ * value 2 key 1 value 2 ...`; the last 2 may be missing. Bodies are copied as they are stored:
+ * `codecs` says which of them are compressed, and how. If tags are given, messages with none of
+ * them are skipped; a message's tag is the last of its properties named TAGS that has a value. A
+ * message that contains a batch of others ends any walk: it takes as many offsets as it contains
+ * messages. The struct layouts and fault numbers are mirrored in decode/rocketmq/kernel.py and
+ * layout.py. */
 
 enum {
     STORED_SMALLEST = 91, /* no body, no topic, no properties, hosts of four bytes */
@@ -62,7 +62,7 @@ typedef struct {
     int64_t rows_without_headers, keys_beyond_ascii, timestamp_nulls, born_nulls;
 } stored_sum_t;
 
-/* Tag n is `[ends[n - 1], ends[n])` of `data`, the first from 0 on. No tags: all messages. */
+/* Tag n is `[ends[n - 1], ends[n])` of `data`; the first begins at 0. No tags: all messages. */
 typedef struct {
     int64_t count;
     const uint8_t *data;
@@ -119,7 +119,8 @@ INLINE int is_named(const char *name, const uint8_t *from, const uint8_t *middle
     return middle - from == 4 && __builtin_memcmp(from, name, 4) == 0;
 }
 
-/* Whether properties have one of the tags. They are split here as in put_properties. */
+/* Whether the properties contain one of the tags. They are split in the same way as in
+ * put_properties. */
 static int has_tag(const uint8_t *at, const uint8_t *end, const stored_tags_t *tags) {
     const uint8_t *tag = 0, *tag_end = 0;
     while (at < end) {
@@ -144,7 +145,7 @@ static int has_tag(const uint8_t *at, const uint8_t *end, const stored_tags_t *t
     return 0;
 }
 
-/* All properties of one message, and its key: the last one named KEYS. */
+/* Puts all properties of one message, and its key: the last property named KEYS. */
 INLINE int put_properties(const uint8_t *at, const uint8_t *end, const uint8_t *limit,
                           const stored_t *out, stored_sum_t *sum) {
     int64_t row = sum->rows, before = sum->headers;
@@ -241,9 +242,9 @@ INLINE int put_stored(const uint8_t *at, int64_t length, int64_t offset, const u
 }
 
 /* Complete messages up to `until_offset`; those from `from_offset` on become rows if they have one
- * of the tags, or if there are no tags. An incomplete message ends the walk. Without `out` messages
- * are not read. On a fault the message begins at `end`, and `last_offset` is its offset if that is
- * certain. */
+ * of the tags, or if no tags are given. An incomplete message ends the walk. Without `out`,
+ * messages are not read. On a fault, the message begins at `end`, and `last_offset` is its offset
+ * if that is certain. */
 EXPORT int32_t rangeland_decode_stored(const uint8_t *data, int64_t size, int64_t from_offset,
                                        int64_t until_offset, const stored_tags_t *tags,
                                        const stored_t *out, stored_sum_t *result) {

@@ -1,1 +1,1 @@
-"""Typed payloads: the bytes of keys and values → Arrow columns, every record accounted for."""
+"""Typed payloads: turns keys and values from bytes into Arrow columns, for every record."""

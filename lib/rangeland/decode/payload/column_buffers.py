@@ -1,8 +1,8 @@
 """The columns that the kernel's payload decoders fill: their table, their memory, their arrays.
 
 A table of columns is in preorder, as in ``payload_columns.h``: a struct is followed by its fields,
-a list by its items, a map by its entries (a struct of key and value). It is made once per schema;
-the buffers are allocated per array of payloads, and grow while the kernel fills them.
+a list by its items, a map by its entries (a struct of key and value). The table is made once per
+schema; the buffers are allocated for each array of payloads, and grow while the kernel fills them.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from rangeland.decode.payload.payload_decoder import MAX_DECODED_BYTES, PayloadS
 
 MAX_COLUMNS = 10_000
 MAX_DEPTH = 64
-"""How deeply types may be nested: the kernel walks them with its own stack."""
+"""How deeply types may be nested: the kernel recurses on its own stack."""
 EMPTY_STRUCT = pa.bool_()
-"""The column of a type without fields, as Parquet has no empty groups: true where it is set."""
+"""The column for a type without fields, because Parquet has no empty groups: true where it is
+set."""
 
 
 class ColumnKind(IntEnum):
@@ -75,13 +76,14 @@ class PayloadColumn:
     kind: ColumnKind
     arrow_type: pa.DataType
     symbols: dict[int, str] | None = None
-    """The symbols of an enum: the text of each number that the kernel writes; others are shown as
-    numbers."""
+    """The symbols of an enum: the text for each number that the kernel writes; other numbers are
+    shown as numbers."""
     text_of: Callable[[bytes], str] | None = None
     """Makes the text of values that the kernel writes as bytes and that are shown as text."""
     end: int = 0
     level: int = -1
-    """The list whose items it belongs to: columns of one level have as many rows."""
+    """The list to whose items the column belongs: columns of the same level have the same number of
+    rows."""
 
     @property
     def has_bytes(self) -> bool:
@@ -93,15 +95,15 @@ class PayloadColumn:
 
     @property
     def cost(self) -> int:
-        """The memory of a row in bytes, including its validity and the longest symbol."""
+        """The memory that a row takes, in bytes, including its validity and the longest symbol."""
         longest = max((len(text.encode()) for text in (self.symbols or {}).values()), default=0)
         return 1 + _data_bytes(self.kind, 1) + longest
 
 
 @dataclass
 class ColumnTable:
-    """The columns of one schema in the kernel's form. To build it, ``add`` a column, then the
-    columns inside it, then ``close`` it."""
+    """The columns of one schema in the kernel's form. To build the table, ``add`` a column, then
+    the columns inside it, then ``close`` it."""
 
     columns: list[PayloadColumn] = field(default_factory=list)
     open: list[int] = field(default_factory=list)
@@ -133,7 +135,7 @@ class ColumnTable:
 
     @contextmanager
     def entries_of(self, index: int) -> Iterator[None]:
-        """Adds to a map the struct of its entries and their key, around the column of the
+        """Adds to a map the struct of its entries and their key, around the column for the
         values."""
         kind = self.columns[index].arrow_type
         if not pa.types.is_map(kind):
@@ -160,7 +162,7 @@ class ColumnTable:
 
     @cached_property
     def _template(self) -> np.ndarray:
-        """``column_t`` for each column, without memory."""
+        """One ``column_t`` for each column, without memory."""
         rows = np.zeros((len(self.columns), _FIELDS), np.int64)
         for row, column in zip(rows, self.columns, strict=True):
             limit = 0
@@ -172,12 +174,12 @@ class ColumnTable:
 
     @cached_property
     def cost(self) -> int:
-        """The bytes of a row in all columns together."""
+        """The bytes that a row takes in all columns together."""
         return sum(column.cost for column in self.columns)
 
     def buffers(self, row_count: int, payload_bytes: int, last: np.ndarray | None) -> ColumnBuffers:
-        """Buffers for so many payloads. ``last``: the numbers of another array, for the first
-        guess."""
+        """Buffers for this many payloads. ``last``: the numbers of another array, for a first
+        estimate."""
         least = sum(column.cost for column in self.columns if column.level < 0)
         row_count = min(row_count, MAX_DECODED_BYTES // least + 1)
         return ColumnBuffers(
@@ -234,7 +236,7 @@ class ColumnBuffers(GrowingColumns):
 
 
 def last_of_each_key(maps: pa.MapArray) -> pa.MapArray:
-    """Maps in which every key occurs once: of several entries with the same key, the last
+    """Maps in which every key occurs only once: of several entries with the same key, the last
     counts."""
     lengths = np.diff(maps.offsets.to_numpy())
     if not len(lengths) or lengths.max() < 2:
@@ -259,7 +261,8 @@ def last_of_each_key(maps: pa.MapArray) -> pa.MapArray:
 
 
 def struct_type(fields: Sequence[tuple[str, pa.DataType]]) -> pa.DataType:
-    """A struct of nullable fields; raises for names that a table cannot have side by side."""
+    """A struct of nullable fields; raises an error for names that cannot occur together in a
+    table."""
     names: dict[str, str] = {}
     for name, _ in fields:
         earlier = names.setdefault(name.lower(), name)

@@ -1,7 +1,7 @@
 """An array of payloads as the decoders see it: one buffer, and the place of each payload in it.
 
 Nothing is copied. A payload's fault is a number in a parallel array, so that framing and decoders
-judge all payloads at once, and only faulty ones become Python objects.
+can judge all payloads at once, and only faulty ones become Python objects.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from rangeland.decode.payload.payload_faults import PayloadFault, fault_reason
 
 @dataclass(frozen=True, eq=False)
 class PayloadBytes:
-    """Many payloads in one buffer. ``starts`` and ``ends`` are places in ``data``; ``faults`` has a
-    number for each payload, 0 for none."""
+    """Many payloads in one buffer. ``starts`` and ``ends`` are positions in ``data``; ``faults``
+    has a number for each payload, 0 for none."""
 
     data: pa.Buffer
     begins: np.ndarray
-    """The beginnings of payloads. The bytes up to ``starts`` have been read."""
+    """Where payloads begin. The bytes up to ``starts`` have been read."""
     starts: np.ndarray
     ends: np.ndarray
     faults: np.ndarray
-    """``PayloadFault``; NULL_PAYLOAD if the payload is null."""
+    """A ``PayloadFault`` for each payload; NULL_PAYLOAD if the payload is null."""
     positions: np.ndarray
-    """The byte of the fault, counted from ``starts``; -1 if it has none."""
+    """The byte index of the fault, counted from ``starts``; -1 if it has none."""
     places: np.ndarray
-    """The part of its schema at which the fault is, or -1."""
+    """The part of the schema at which the fault is; -1 if there is none."""
 
     @property
     def count(self) -> int:
@@ -41,7 +41,7 @@ class PayloadBytes:
         self.faults[rows] = fault
 
     def undecodable_rows(self, count: int) -> list[int]:
-        """The first payloads that are not null and have a fault."""
+        """The first few payloads that have a fault and are not null."""
         faults = self.faults[:count]
         is_undecodable = (faults != 0) & (faults != PayloadFault.NULL_PAYLOAD)
         rows: list[int] = np.flatnonzero(is_undecodable).tolist()
@@ -59,8 +59,8 @@ class PayloadBytes:
 
 
 def data_and_offsets(payloads: PayloadArray) -> tuple[pa.Buffer, np.ndarray]:
-    """The buffer that the payloads are in, and where in it each begins, as int64; the last number
-    is where they end. Raises Bug if they exceed what one call of the kernel takes."""
+    """The buffer that contains the payloads, and where in it each begins, as int64; the last number
+    is where they end. Raises Bug if they exceed what one call of the kernel can take."""
     _, offsets, data = payloads.buffers()
     width = np.int64 if pa.types.is_large_binary(payloads.type) else np.int32
     places = np.zeros(1, np.int64)

@@ -1,14 +1,14 @@
 """The interface of all payload formats: a frozen format, its decoder, and the result.
 
-A ``PayloadFormat`` is a value: it is made in the driver from the job file and its schemas, is sent
-to the tasks by pickle, and makes one ``PayloadDecoder`` per task there. A decoder turns an array of
+A ``PayloadFormat`` is a value: the driver makes it from the job file and its schemas and sends it,
+pickled, to the tasks, where it makes one ``PayloadDecoder`` per task. A decoder turns an array of
 payloads into an array with a value for each, or only for the first ones if all values together
 would take too much memory. It never raises because of a payload: one that cannot be decoded is null
 in the values and has an entry in ``undecodable``, with the reason. A null payload is null in the
 values and has no such entry.
 
-Payloads may name the schemas that they were written with. A decoder that does not know one of them
-decodes nothing, and returns the ids: its caller finds the schemas, adds them, and calls it again.
+Payloads may name the schemas with which they were written. If a decoder does not know one of them,
+it decodes nothing and returns the ids: its caller finds the schemas, adds them, and calls it again.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ MAX_REASON: Final = 200
 """The most characters of a reason."""
 
 MAX_DECODED_BYTES: Final = 64 << 20
-"""A few bytes may stand for many values. So payloads are decoded until their values take this much
-memory; the rest is for the next call."""
+"""A few bytes may stand for many values. So payloads are decoded until their values take up this
+much memory; the rest is left for the next call."""
 
 PayloadArray: TypeAlias = pa.BinaryArray | pa.LargeBinaryArray
 
 
 class UnknownFields(Enum):
-    """The treatment of fields of a payload that the schema lacks."""
+    """What to do about fields of a payload that the schema lacks."""
 
     DROP = "drop"
     FAIL = "fail"
@@ -45,8 +45,9 @@ class UnknownFields(Enum):
 class PayloadSchemaError(ValueError):
     """A schema that cannot be used: *what* is wrong, and where in its text, if known.
 
-    The caller knows whose schema it is (a field of the job file, a file, a registry's subject).
-    Lines and columns count from 1. ``do``: the remedy, unless it is to correct the schema.
+    The caller knows where the schema comes from (a field of the job file, a file, a registry's
+    subject). Lines and columns count from 1. ``do``: what to do about it, unless it is to correct
+    the schema.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Undecodable:
     """One payload that could not be decoded."""
 
     row: int
-    """Its index in the array that was given to the decoder."""
+    """Its index in the array that was passed to the decoder."""
     reason: str
     """Plain English, one line, at most ``MAX_REASON`` characters."""
     schema_id: int | None = None
@@ -77,22 +78,22 @@ class Undecodable:
 
 @dataclass(frozen=True)
 class DecodedPayloads:
-    """The values of an array of payloads, or of its first ones."""
+    """The values of an array of payloads, or of the first ones in it."""
 
     values: pa.Array
-    """An array of the decoder's ``arrow_type``; null where the payload is null or undecodable.
-    There are fewer than payloads only if all would exceed ``MAX_DECODED_BYTES``, and then at least
-    one."""
+    """An array of the decoder's ``arrow_type``; null where the payload is null or undecodable. It
+    has fewer values than there are payloads only if all of them would exceed ``MAX_DECODED_BYTES``,
+    but always at least one."""
     undecodable: Sequence[Undecodable] = ()
     """The payloads that could not be decoded, in ascending order of rows."""
     rescued: pa.Array | None = None
-    """The rescued data of each value: the JSON text of the fields that the schema lacks, null
-    without any. None unless unknown fields are kept."""
+    """The rescued data of each value: the JSON text of the fields that the schema lacks; null if
+    there are none. None unless unknown fields are kept."""
     schema_ids: Mapping[int, int] = field(default_factory=dict)
-    """How many payloads named each writer's schema."""
+    """How many payloads were written with each schema, by its id."""
 
     def first(self, count: int) -> DecodedPayloads:
-        """The first values only, but with the schema ids of all."""
+        """Only the first values, but with the schema ids of all."""
         if count == len(self.values):
             return self
         return replace(
@@ -105,7 +106,7 @@ class DecodedPayloads:
 
 @dataclass(frozen=True, slots=True)
 class MissingSchemas:
-    """The schema ids that payloads name and their decoder does not know, in ascending order."""
+    """The schema ids that payloads name but their decoder does not know, in ascending order."""
 
     ids: tuple[int, ...]
 
@@ -117,12 +118,12 @@ class PayloadDecoder(ABC):
 
     @abstractmethod
     def decode(self, payloads: PayloadArray) -> DecodedPayloads | MissingSchemas:
-        """A value for each payload, or for the first ones, unless schemas of some are missing.
-        Never raises because of a payload."""
+        """A value for each payload, or for the first ones; or the ids of missing schemas. Never
+        raises because of a payload."""
 
     def add_schema(self, schema_id: int, found: FoundSchema) -> None:
-        """Adds the schema of an id that was missing. Raises JobFileError for one that the table has
-        no columns for."""
+        """Adds the schema for an id that was missing. Raises JobFileError for a schema for which
+        the table has no columns."""
         raise Bug(f"payloads without schema ids have no schema {schema_id}")
 
 
@@ -138,15 +139,16 @@ class PayloadFormat(ABC):
         """The type of decoded values; a struct for formats that have fields."""
 
     def of_topic(self, topic: str) -> PayloadFormat:
-        """The format of payloads of this topic, with the same type."""
+        """The format for payloads of this topic, with the same type."""
         return self
 
     @abstractmethod
     def decoder(self) -> PayloadDecoder:
-        """A new decoder, for payloads of one topic."""
+        """A new decoder for payloads of one topic."""
 
 
 def one_line(reason: str) -> str:
-    """A reason as it may be shown and stored: printable, on one line, bounded."""
+    """A reason in a form that can be shown and stored: printable, on one line, of limited
+    length."""
     shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in reason)
     return shown if len(shown) <= MAX_REASON else shown[: MAX_REASON - 1] + "…"

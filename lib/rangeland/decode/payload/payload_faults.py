@@ -1,6 +1,6 @@
 """The faults that a payload can have.
 
-Numbers from 64 on are as in ``payload_columns.h``.
+Numbers from 64 on are the same as in ``payload_columns.h``.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class PayloadFault(KernelFault):
 
 
 def fault_reason(fault: int, byte_index: int = -1, place: str = "", detail: str = "") -> str:
-    """The reason in one line. ``place``: the path of the field; ``detail`` replaces the general
-    words."""
+    """The reason on one line. ``place``: the path of the field; ``detail`` replaces the general
+    wording."""
     words = detail or PayloadFault(fault).reason
     where = [f"byte {byte_index}"] if byte_index >= 0 else []
     where += [f"field {place}"] if place else []

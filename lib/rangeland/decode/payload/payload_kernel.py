@@ -1,8 +1,8 @@
-"""The payload decoders of the kernel.
+"""The kernel's payload decoders.
 
-A *program* is a schema, or a writer's schema resolved to the table's, as tables by which the kernel
-walks payloads. A full column ends a call and is doubled, and the next call continues with the same
-payload.
+A *program* is a schema, or a writer's schema resolved to the table's, in the form of tables by
+which the kernel walks over payloads. A full column ends a call and is doubled in size, and the next
+call continues with the same payload.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from rangeland.decode.payload.payload_bytes import PayloadBytes
 from rangeland.decode.payload.payload_decoder import MAX_DECODED_BYTES
 
 _SPARE_PER_BYTE = 4  # as in protobuf.h
-"""The memory in which messages that come in parts are joined, in lengths of the longest payload."""
+"""The memory for joining messages that come in parts, as a multiple of the length of the longest
+payload."""
 
 _COLUMN_FULL = 99  # as in payload_columns.h
 _FREE_BYTES = 16 << 10
-"""The memory that any payload may take, in addition to nulls and defaults in all columns."""
+"""The memory that any payload may take, in addition to the nulls and defaults in all columns."""
 
 
 class _Progress(NamedTuple):
@@ -39,8 +40,8 @@ class _Progress(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AvroProgram:
-    """The tables by which ``avro.h`` walks: a row of ``avro_node_t`` for each node, their children,
-    and encoded default values."""
+    """The tables by which ``avro.h`` walks: a row of ``avro_node_t`` for each node, the children of
+    the nodes, and encoded default values."""
 
     nodes: np.ndarray
     children: np.ndarray
@@ -77,9 +78,9 @@ class PayloadKernel:
         program: AvroProgram,
         columns: ColumnTable,
     ) -> pa.Array:
-        """The values of as many payloads as fit into ``MAX_DECODED_BYTES``, but of one at least.
-        ``roots``: the node that each payload's schema begins with. Faults are noted in
-        ``payloads``, and there is a null in their place."""
+        """The values of as many payloads as fit into ``MAX_DECODED_BYTES``, but at least one.
+        ``roots``: the node with which each payload's schema begins. Faults are noted in
+        ``payloads``, and the faulty values are null."""
         constants = pa.py_buffer(program.constants)
         tables = (program.nodes.ctypes.data, program.children.ctypes.data, constants.address)
 
@@ -91,7 +92,8 @@ class PayloadKernel:
     def decode_protobuf(
         self, payloads: PayloadBytes, program: ProtobufProgram, columns: ColumnTable
     ) -> pa.Array:
-        """Like ``decode_avro``. All payloads are of the message that the program begins with."""
+        """The same as ``decode_avro`` for Protobuf. All payloads are of the message with which the
+        program begins."""
         longest = int((payloads.ends - payloads.starts).max(initial=0))
         slots = np.zeros((len(program.fields), 4), np.int64)
         cases = np.zeros(program.oneofs + 1, np.int64)

@@ -1,10 +1,10 @@
 """How records become rows with typed columns: the formats of key and value, and the layout.
 
 A ``RowFormat`` is a value that is sent to the tasks, where its decoder replaces the bytes of whole
-chunks. In a nested table ``value`` is one column. In a flat one its fields are columns, and the
-log's own columns come first, with a prefix: Delta keeps statistics of the first columns. All
-columns are nullable, whatever the schema requires: a record without a value also has a row, and a
-schema may stop requiring a field. The decoders check that required fields are present.
+chunks. In a nested table, ``value`` is one column. In a flat table, its fields are columns, and the
+log's own columns come first, with a prefix, because Delta keeps statistics of the first columns.
+All columns are nullable, whatever the schema requires: a record without a value has a row as well,
+and a schema may stop requiring a field. The decoders check that required fields are present.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PARTS: tuple[RecordField, RecordField] = ("key", "value")
 
 @dataclass(frozen=True)
 class UndecodableRow:
-    """A row whose key or value, the ``field``, cannot be decoded."""
+    """A row with a key or value that cannot be decoded; ``field`` says which."""
 
     row: int
     field: str
@@ -50,8 +50,8 @@ class UndecodableRow:
 
 @dataclass(frozen=True)
 class DecodedRows:
-    """Rows with typed columns, including undecodable rows. ``schema_ids``: how many values named
-    each writer's schema."""
+    """Rows with typed columns, including undecodable rows. ``schema_ids``: how many values were
+    written with each schema, by its id."""
 
     batch: pa.RecordBatch
     undecodable: Sequence[UndecodableRow] = ()
@@ -60,9 +60,9 @@ class DecodedRows:
 
 @dataclass(frozen=True)
 class RowFormat:
-    """The formats of key and value, None for bytes. ``keeps_unknown``: fields that the schema lacks
-    go to a separate column, as JSON text. ``catalogue``: the schemas of the run, to answer its
-    decoders with."""
+    """The formats of key and value; None for bytes. ``keeps_unknown``: fields that the schema lacks
+    go into a column of their own, as JSON text. ``catalogue``: the schemas of the run, for
+    answering its decoders."""
 
     key: PayloadFormat | None = None
     value: PayloadFormat | None = None
@@ -87,8 +87,8 @@ class RowFormat:
         return FLAT_COLUMNS if self.is_flat else PLAIN_COLUMNS
 
     def schema(self, row_schema: pa.Schema) -> pa.Schema:
-        """The columns of typed rows, made from the columns of ``decode.columns``. Raises
-        PayloadSchemaError if a field has the name of one of the log's own columns."""
+        """The columns of typed rows, derived from those of ``decode.columns``. Raises
+        PayloadSchemaError if a field has the same name as one of the log's own columns."""
         typed = {KEY.name: self.key, VALUE.name: self.value}
         row_fields = [f for f in row_schema if not (self.is_flat and f.name == VALUE.name)]
         own = [
@@ -114,7 +114,7 @@ class RowFormat:
         return [pa.field(f.name, nullable_type(f.type)) for f in self.value.arrow_type]
 
     def decoder(self, topic: str) -> RowDecoder:
-        """A new decoder, for records of this topic."""
+        """A new decoder for records of this topic."""
         key, value = (one and one.of_topic(topic) for one in (self.key, self.value))
         return RowDecoder(replace(self, key=key, value=value), topic)
 
@@ -131,15 +131,15 @@ class RowDecoder:
         }
 
     def add_schema(self, topic_field: TopicField, schema_id: int, found: FoundSchema) -> None:
-        """Takes one of the schemas that were asked for. Raises JobFileError for one that the table
-        has no columns for."""
+        """Takes one of the schemas that were asked for. Raises JobFileError for a schema for which
+        the table has no columns."""
         self._decoders[topic_field.field].add_schema(schema_id, found)
 
     def decode(self, rows: pa.RecordBatch) -> Iterator[DecodedRows | AskSchemas]:
         """Decodes keys and values. ``rows`` have the columns of ``decode.columns``. They are
         decoded in as many pieces as needed, so that none takes much more memory than
-        ``MAX_DECODED_BYTES``. A question has to be answered before the next result is taken. Never
-        raises because of the contents of rows."""
+        ``MAX_DECODED_BYTES``. If a question is yielded, it must be answered before the next result
+        is taken. Never raises because of the contents of rows."""
         while True:
             decoded = yield from self._decode_first(rows)
             rows = rows.slice(decoded.batch.num_rows)
@@ -192,7 +192,7 @@ class RowDecoder:
 
 
 def _undecodable_rows(parts: Mapping[str, DecodedPayloads]) -> list[UndecodableRow]:
-    """The first reason for each row, in order of rows."""
+    """The first reason for each row, in the order of the rows."""
     by_row: dict[int, UndecodableRow] = {}
     for name, decoded in parts.items():
         for failure in decoded.undecodable:
@@ -214,7 +214,7 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def nullable_type(kind: pa.DataType) -> pa.DataType:
-    """The type with everything inside it nullable: a schema that requires a field today may not
+    """The type, with everything inside it nullable: a schema may require a field today and not
     tomorrow, and Delta could not follow. Decoders check that required fields are present."""
     if pt.is_struct(kind):
         return pa.struct([pa.field(f.name, nullable_type(f.type)) for f in kind])

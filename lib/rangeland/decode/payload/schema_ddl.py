@@ -1,12 +1,12 @@
-"""Spark's DDL for columns ↔ Arrow types.
+"""Converts Spark's DDL for columns to Arrow types and back.
 
-Read: ``id BIGINT NOT NULL, tags ARRAY<STRUCT<k: STRING, v: DECIMAL(10,2)>>, m MAP<STRING, INT>``,
-with or without colons, with ``COMMENT 'text'``, names in back quotes, SQL comments, and
-``STRUCT<...>`` around it all. Comments of fields are kept as metadata of the Arrow field. Elements
-of arrays and values of maps may be null, as in Spark.
+It reads texts such as ``id BIGINT NOT NULL, tags ARRAY<STRUCT<k: STRING, v: DECIMAL(10,2)>>, m
+MAP<STRING, INT>``, with or without colons, with ``COMMENT 'text'``, names in back quotes, SQL
+comments, and ``STRUCT<...>`` around all of it. Comments of fields are kept as metadata of the Arrow
+fields. Elements of arrays and values of maps may be null, as in Spark.
 
-TIMESTAMP is an instant (µs, UTC), TIMESTAMP_NTZ a local time. Names are unique without regard to
-case, because columns of a table are.
+TIMESTAMP is an instant (µs, UTC), TIMESTAMP_NTZ a local time. Names must be unique regardless of
+case, because the columns of a table are.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _ALIASES: Final = {
 }
 _DECIMALS: Final = ("DECIMAL", "DEC", "NUMERIC")
 TYPE_NAMES: Final = {kind: name for name, kind in _NAMED_TYPES.items()}
-"""The types without anything inside them, apart from decimals."""
+"""The types that have no other types inside them, apart from decimals."""
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
 _TOKEN: Final = re.compile(
@@ -76,7 +76,7 @@ def parse_ddl(text: str) -> pa.StructType:
 
 
 def print_ddl(schema: pa.StructType) -> str:
-    """The DDL of fields on one line; ``parse_ddl`` reads it back. Raises PayloadSchemaError for a
+    """The DDL of fields on one line; ``parse_ddl`` can read it. Raises PayloadSchemaError for a
     type that Spark's DDL does not have."""
     return ", ".join(_print_field(field, " ") for field in schema)
 
@@ -96,7 +96,7 @@ class _Token:
 
 
 class _DdlParser:
-    """Recursive descent, one token ahead."""
+    """A recursive-descent parser with one token of lookahead."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -161,7 +161,7 @@ class _DdlParser:
                 kind = self._struct(1)
                 self._expect_end()
                 return kind
-            self._tokens = self._read_tokens()  # a column named struct
+            self._tokens = self._read_tokens()  # a column may be named struct
             self._next = next(self._tokens)
         if first.kind == "end":
             self._fail("the schema has no fields")
@@ -302,7 +302,7 @@ def _quote(text: str) -> str:
 
 
 def print_type(kind: pa.DataType) -> str:
-    """One type in DDL, e.g. ``ARRAY<STRING>``."""
+    """The DDL of one type, for example ``ARRAY<STRING>``."""
     if pa.types.is_struct(kind):
         return f"STRUCT<{', '.join(_print_field(field, ': ') for field in kind)}>"
     if pa.types.is_list(kind):

@@ -1,4 +1,4 @@
-"""The format without a schema: text that must be UTF-8."""
+"""The format that needs no schema: text, which must be UTF-8."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from rangeland.decode.payload.payload_decoder import (
 
 @dataclass(frozen=True)
 class StringFormat(PayloadFormat):
-    """Payloads are text in UTF-8. Any character is allowed, NUL too; halves of surrogate pairs,
-    overlong forms and numbers past U+10FFFF are not characters."""
+    """Payloads are text in UTF-8. Any character is allowed, including NUL; unpaired surrogates,
+    overlong forms and numbers beyond U+10FFFF are not characters."""
 
     name = "string"
 
@@ -36,7 +36,7 @@ class _StringDecoder(PayloadDecoder):
     arrow_type = pa.string()
 
     def decode(self, payloads: PayloadArray) -> DecodedPayloads:
-        """Checks all bytes at once, and single rows only if that fails."""
+        """Checks all bytes at once, and checks single rows only if that fails."""
         payloads = payloads.cast(pa.binary())
         try:
             return DecodedPayloads(payloads.cast(pa.string()))
@@ -51,7 +51,7 @@ class _StringDecoder(PayloadDecoder):
 
 
 def _faults(payloads: pa.BinaryArray, first_row: int) -> Iterator[Undecodable]:
-    """Halves the array as long as a half has a row that is not UTF-8."""
+    """Keeps halving the array as long as one half has a row that is not UTF-8."""
     try:
         payloads.cast(pa.string())
         return

@@ -1,7 +1,7 @@
 """The fast decoder of RocketMQ's stored messages: one call of the compiled kernel for all of them.
 
-The kernel verifies checksums and parses properties too. The format is known to ``stored.h`` only;
-the structs here mirror those there.
+The kernel verifies checksums and parses properties too. Only ``stored.h`` knows the format; the
+structs here mirror the ones there.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SMALLEST_PROPERTY = 2  # a key of one byte and its separator
 
 
 class _Decoded(NamedTuple):
-    """The kernel's result, in its order."""
+    """The kernel's result; the fields are in its order."""
 
     messages: int
     end: int
@@ -64,8 +64,8 @@ class _Decoded(NamedTuple):
 
 
 class RocketmqKernel:
-    """The functions of one loaded library. An incomplete message ends a walk without a fault, a
-    message that holds a batch of others with one."""
+    """The functions of one loaded library. An incomplete message ends a walk without a fault; a
+    message that contains a batch of others ends it with one."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         arguments = [POINTER, *[INT64] * 3, *[POINTER] * 2]
@@ -78,10 +78,10 @@ class RocketmqKernel:
     def decode_stored(
         self, data: Any, from_offset: int, until_offset: int, tags: Sequence[bytes] = ()
     ) -> DecodedMessages:
-        """Messages in ``[from_offset, until_offset)`` as rows; if there are ``tags``, only messages
-        with one of them. Earlier messages are not read. Raises UndecodableMessage,
-        with an offset (the message's own, or the previous one's if its own is uncertain) and the
-        byte index."""
+        """Messages in ``[from_offset, until_offset)`` as rows; if ``tags`` are given, only messages
+        with one of them. Earlier messages are not read. Raises UndecodableMessage, with an offset
+        (the message's own, or the previous message's if its own is uncertain) and the byte
+        index."""
         buffer = pa.py_buffer(data)
         check_fits_in_one_call(buffer.size)
         output = _OutputBuffers(buffer.size)
@@ -108,7 +108,7 @@ def _walk_result(result: _Decoded, fault: int) -> MessageWalk:
 
 
 class _OutputBuffers:
-    """Buffers for as many rows and headers as ``size`` bytes can hold."""
+    """Buffers for as many rows and headers as ``size`` bytes can contain."""
 
     def __init__(self, size: int) -> None:
         rows = size // SMALLEST

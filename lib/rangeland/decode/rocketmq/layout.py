@@ -1,4 +1,4 @@
-"""Stored messages of RocketMQ: the output of their decoder, and its faults.
+"""Stored messages of RocketMQ: the output of their decoder, and the faults it may find.
 
 A pull returns consecutive complete messages of one queue, each with its queue offset.
 
@@ -19,23 +19,23 @@ from rangeland.errors import BadRecord
 
 BORN_TIMESTAMP = pa.field("bornTimestamp", columns.TIMESTAMP.type)
 STORED = pa.schema([*columns.RECORDS, BORN_TIMESTAMP])
-"""The key is the property KEYS, headers are all properties in order, timestamps are those of the
-broker, null if they do not fit in 64 bits of microseconds."""
+"""The key is the property KEYS, the headers are all properties in order, and the timestamps are the
+broker's, or null if they do not fit in 64 bits as microseconds."""
 
 NOT_PACKED = -1
 LOG_APPEND_TIME = 1
 
 SMALLEST = 91
-"""Bytes of a message without body, topic and properties, with IPv4 hosts."""
+"""The size of a message without body, topic and properties, with IPv4 hosts."""
 MAGIC_1, MAGIC_2 = 0xDAA320A7, 0xDAA320AB
 PACKED, BORN_V6, STORE_V6, INNER_BATCH = 0x1, 0x10, 0x20, 0x80
 NEED_UNWRAP, CODEC_BITS = 0x40, 0x700
-"""Brokers set NEED_UNWRAP together with INNER_BATCH, and clients a codec together with PACKED. No
-checksum covers these bits, so a contradiction means that one of them is damaged."""
+"""Brokers set NEED_UNWRAP together with INNER_BATCH, and clients set a codec together with PACKED.
+No checksum covers these bits, so a contradiction means that one of them is damaged."""
 
 
 class StoredFault(KernelFault):
-    """Ways in which a message can be malformed. Numbers as in ``stored.h``."""
+    """Ways in which a message can be malformed. The numbers are those in ``stored.h``."""
 
     TOO_SHORT = 64, "its length is below that of its own fields"
     UNKNOWN_MAGIC = 65, "its format (magic) is not known"
@@ -45,12 +45,12 @@ class StoredFault(KernelFault):
     WRONG_CHECKSUM = 69, "the checksum of its body is wrong"
     TOO_LONG = 70, "it extends past its last field"
     CUT_SHORT = 72, "its length is beyond the end of its broker's response"
-    """Ends a walk without an error, unless brokers send complete messages only."""
+    """This ends a walk without an error, unless brokers send only complete messages."""
     FLAGS = 73, "its flags contradict each other"
 
     @property
     def is_inside(self) -> bool:
-        """The message's beginning, end and offset are certain."""
+        """Whether the beginning, the end and the offset of the message are certain."""
         return self not in _OF_A_WALK
 
 
@@ -64,8 +64,8 @@ _OF_A_WALK = (
 
 
 class MessageWalk(NamedTuple):
-    """The walk passed ``messages``, which end at byte ``end``; the last is at ``last_offset``, -1
-    if there is none. ``fault``: why the walk stopped, if it was a fault."""
+    """The walk passed ``messages``, which end at byte ``end``; the last is at ``last_offset``, or
+    -1 if there is none. ``fault``: why the walk stopped, if the reason was a fault."""
 
     messages: int
     end: int
@@ -81,7 +81,7 @@ class DecodedMessages(NamedTuple):
     codecs: np.ndarray[Any, Any] | None
     """The compression of each row's value, or ``NOT_PACKED``; None if no value is compressed."""
     walked: MessageWalk
-    """All messages, including those that are not rows."""
+    """All messages, including those that did not become rows."""
 
 
 class UndecodableMessage(BadRecord):

@@ -23,11 +23,12 @@ from rangeland.wire.primitives import uvarint_bytes
 
 
 class _Unfit(ValueError):
-    """The value is not one of its type."""
+    """The value does not belong to its type."""
 
 
 def encode_default(kind: AvroType, value: Any, path: str) -> bytes:
-    """A default's JSON value in binary. Raises PayloadSchemaError for one of another type."""
+    """A default, given as a JSON value, in binary. Raises PayloadSchemaError if it does not belong
+    to the type."""
     try:
         return _encode(kind, value)
     except (_Unfit, UnicodeError, OverflowError):
@@ -73,7 +74,8 @@ def _record(kind: AvroRecord, value: dict[str, Any]) -> bytes:
 
 
 def _union(kind: AvroUnion, value: Any) -> bytes:
-    """The first branch, as the specification has it, or another that fits, as its successor has."""
+    """Encodes the value by the first branch, as the specification requires, or else by another
+    branch that fits, as its successor allows."""
     for at, branch in enumerate(kind.branches):
         try:
             return _long(at) + _encode(branch, value)

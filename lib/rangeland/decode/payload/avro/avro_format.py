@@ -1,6 +1,7 @@
-"""Avro payloads: framed with the id of their writer's schema, or bare and all of one schema.
+"""Avro payloads: either framed with the id of their writer's schema, or bare and all of the same
+schema.
 
-Payloads of all ids are decoded in one call of the kernel, each by the program of its writer.
+Payloads of all ids are decoded in one call of the kernel, each by its writer's program.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 
 @dataclass(frozen=True)
 class AvroFormat(PayloadFormat):
-    """Payloads in Avro, decoded to one table's schema."""
+    """Payloads in Avro, decoded to the schema of one table."""
 
     schema: str
     """The table's schema, as JSON."""
     writers: SubjectWriters | None = None
-    """The writers of payloads that are framed with a schema id. Without it payloads are bare."""
+    """The writers of payloads that are framed with a schema id. If it is None, payloads are
+    bare."""
     writer_schema: str = ""
-    """The writer's schema of bare payloads; by default the table's schema."""
+    """The writer's schema of bare payloads; the default is the table's schema."""
     schema_id: int | None = None
     """The id of the table's schema, for messages."""
     name = "avro"
@@ -57,7 +59,7 @@ class AvroFormat(PayloadFormat):
         return arrow_type_of(self._reader)
 
     def unreadable(self, writer: RegisteredSchema | UnusableSchema) -> tuple[Mismatch, ...]:
-        """The fields of a writer's schema whose type the table's schema cannot take. Nothing for a
+        """The fields of a writer's schema whose types the table's schema cannot take. Empty for a
         schema that cannot be used: its records are undecodable."""
         if not isinstance(writer, RegisteredSchema) or writer.format is not SchemaFormat.AVRO:
             return ()
@@ -72,16 +74,17 @@ class AvroFormat(PayloadFormat):
 
 
 def unreadable_fields(writer: str, reader: str) -> tuple[Mismatch, ...]:
-    """The parts of a writer's schema that a reader's cannot take, so that payloads with them would
-    be undecodable; empty if every payload can be read. Raises PayloadSchemaError."""
+    """The parts of a writer's schema that a reader's schema cannot take, so that payloads that
+    contain them would be undecodable; empty if every payload can be read. Raises
+    PayloadSchemaError."""
     compiler = AvroCompiler(parse_avro_schema(reader))
     program = compiler.add_writer(parse_avro_schema(writer))
     return tuple(program.mismatches.values())
 
 
 class AvroDecoder(FramedDecoder[int]):
-    """Decodes payloads of an ``AvroFormat``. All it needs to know of a writer's schema is where its
-    program begins."""
+    """Decodes payloads of an ``AvroFormat``. All it needs to know about a writer's schema is where
+    its program begins."""
 
     schema_format = SchemaFormat.AVRO
 

@@ -1,5 +1,5 @@
-"""The nodes of the programs by which the kernel walks Avro. ``avro_resolution`` requests the nodes
-that put values into columns; nodes that skip unread values are made here.
+"""The nodes of the programs with which the kernel walks over Avro. ``avro_resolution`` adds the
+nodes that put values into columns; nodes that skip unread values are made here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_COLUMN = -1
 
 
 class Operation(IntEnum):
-    """An operation of the kernel at a node. The numbers are those of ``avro.h``."""
+    """What the kernel does at a node. The numbers are those of ``avro.h``."""
 
     NULL = 1
     BOOLEAN = 2
@@ -74,7 +74,7 @@ class AvroNodes:
         self._kept: list[AvroType] = []
 
     def keep(self, kind: AvroType) -> None:
-        """Keeps a type alive, whose parts are known by identity from now on."""
+        """Keeps a type alive, because from now on its parts are recognized by identity."""
         self._kept.append(kind)
 
     def program(self) -> AvroProgram:
@@ -111,7 +111,7 @@ class AvroNodes:
         return self.node(operation, column, path, int(may_be_empty), [node])
 
     def skip(self, writer: AvroType, path: str) -> int:
-        """Nodes that read a value and drop it, shared by all fields that skip this type."""
+        """Nodes that read a value and discard it, shared by all fields that skip this type."""
         node = self._skipped.get(id(writer))
         if node is None:
             node = self._skipped[id(writer)] = self._add_skip(writer, path)
@@ -143,8 +143,9 @@ class AvroNodes:
                 return self.node(OF_PRIMITIVE[writer.name], NO_COLUMN, path, 1)
 
     def takes_no_bytes(self, kind: AvroType) -> bool:
-        """Whether a value is encoded as nothing, so that any number of them fits in a payload.
-        Every type is examined once: if types are used twice, values double at each level."""
+        """Whether a value is encoded as zero bytes, so that any number of them fits in a payload.
+        Every type is examined once: if types are used twice, the number of values doubles at each
+        level."""
         is_empty = self._empty.get(id(kind))
         if is_empty is None:
             match kind:

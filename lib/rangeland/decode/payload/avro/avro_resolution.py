@@ -1,14 +1,15 @@
 """Compiles a writer's schema and the table's schema to a program for the kernel, by Avro's rules.
 
-The columns come from the reader's schema alone, so all writers' programs fill the same ones, and
-payloads of any mixture of schema ids are decoded in one call, in their order. If a writer's type
-cannot be read as the reader's, the program has a node that fails: a branch of a union that never
-occurs does no harm. Fields that a writer lacks are decoded from the reader's default, which is
-encoded once here.
+The columns come from the reader's schema alone, so the programs of all writers fill the same
+columns, and payloads with any mixture of schema ids are decoded in one call, in their order. If a
+writer's type cannot be read as the reader's, the program has a node that fails: a branch of a union
+that never occurs does no harm. Fields that a writer lacks get the reader's default, which is
+encoded here once.
 
-Names of records, enums and fixed types matter only in unions of several types, where nothing else
-says what a branch means. There a branch is read as one of the same short name, or with such an
-alias. A type that stands alone, or beside null, may have another name in the table's schema.
+The names of records, enums and fixed types matter only in unions of several types, where nothing
+else says what a branch means. There, a branch is read as the one with the same short name or with a
+matching alias. A type that stands alone, or next to null, may have another name in the table's
+schema.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ _NAMED = (AvroRecord, AvroEnum, AvroFixed)
 @dataclass(frozen=True)
 class Mismatch:
     """A field of a writer's schema that cannot be read as the reader's; types are in words.
-    ``is_of_some``: only values that may never occur are concerned: a null, a symbol, or a branch
-    of another name."""
+    ``is_of_some``: it concerns only values that may never occur: a null, a symbol, or a branch with
+    another name."""
 
     path: str
     writer_type: str
@@ -74,7 +75,7 @@ class Mismatch:
 
 @dataclass
 class WriterProgram:
-    """The program of one writer's schema: where it begins, and what cannot be read."""
+    """The program for one writer's schema: where it begins, and what cannot be read."""
 
     root: int
     mismatches: Mapping[int, Mismatch]
@@ -135,8 +136,8 @@ class AvroCompiler:
         return node
 
     def _resolve_branches(self, writer: AvroUnion, reader: AvroType, column: int, path: str) -> int:
-        """Resolves each branch as if it were the writer's only one, but for its name: among
-        several types a branch of another name means something else."""
+        """Resolves each branch as if it were the writer's only type, except for its name: in a
+        union of several types, a branch with another name means something else."""
         names_matter = len(value_branches(writer)) > 1
         nodes = []
         for one in writer.branches:
@@ -167,7 +168,7 @@ class AvroCompiler:
     def _resolve_value(
         self, writer: AvroType, reader: AvroType, column: int, path: str
     ) -> int | None:
-        """Resolves two types of which neither is a union. None: they do not match."""
+        """Resolves two types, neither of which is a union. None: they do not match."""
         match writer, reader:
             case AvroRecord(), AvroRecord():
                 return self._resolve_record(writer, reader, column, path)
@@ -203,7 +204,7 @@ class AvroCompiler:
             factor = _micros_factor(writer.logical or reader.logical)
         operation = OF_PRIMITIVE[writer.name]
         if factor != 1:
-            operation = Operation.LONG  # an int is encoded as a long is
+            operation = Operation.LONG  # an int is encoded like a long
         return self.nodes.node(operation, column, path, factor)
 
     def _resolve_enum(self, writer: AvroEnum, reader: AvroEnum, column: int, path: str) -> int:
@@ -251,7 +252,7 @@ class AvroCompiler:
 
 
 def _fields_by_writer(writer: AvroRecord, reader: AvroRecord) -> dict[str, AvroField]:
-    """The reader's field for each field of the writer: by name, else by the reader's alias."""
+    """The reader's field for each field of the writer: by name, or else by the reader's alias."""
     names = {field.name for field in writer.fields}
     by_writer: dict[str, AvroField] = {}
     for field in reader.fields:
@@ -268,7 +269,7 @@ def _is_uuid(kind: AvroPrimitive | AvroFixed) -> bool:
 
 def _is_readable(writer: AvroPrimitive | AvroFixed, reader: AvroPrimitive | AvroFixed) -> bool:
     if "decimal" in (writer.logical, reader.logical):
-        # A decimal's scale is not in its bytes. As the reader's bytes it can always be read.
+        # A decimal's scale is not in its bytes. It can always be read as the reader's bytes.
         if reader.logical == "decimal" and (
             writer.logical != "decimal"
             or writer.scale != reader.scale
@@ -287,13 +288,14 @@ def _is_readable(writer: AvroPrimitive | AvroFixed, reader: AvroPrimitive | Avro
 
 
 def _micros_factor(logical: str) -> int:
-    """What the numbers of a timestamp are multiplied with to be microseconds, or if it is negative,
-    divided by."""
+    """The factor that turns the numbers of a timestamp into microseconds; if it is negative, they
+    are divided by it instead."""
     return {"millis": 1000, "micros": 1, "nanos": -1000}[logical.rpartition("-")[2]]
 
 
 def _is_same_moment(writer: str, reader: str) -> bool:
-    """Dates and the two kinds of timestamps are not each other; plain numbers are any of them."""
+    """Dates and the two kinds of timestamps cannot stand for each other; plain numbers can stand
+    for any of them."""
 
     def family(logical: str) -> str:
         return logical.rpartition("-")[0] if "timestamp" in logical else logical
@@ -302,20 +304,20 @@ def _is_same_moment(writer: str, reader: str) -> bool:
 
 
 def _matching_branch(writer: AvroType, branches: Sequence[AvroType]) -> int | None:
-    """The branch of a reader's union that the writer's type is read as: of its name, or else the
-    first that can take it, unless both have a name."""
+    """The branch of a reader's union as which the writer's type is read: the one with its name, or
+    else the first that can take it, unless both have a name."""
     fitting = {at: _likeness(writer, one) for at, one in enumerate(branches)}
     best = max(fitting, key=lambda at: fitting[at])
     return best if fitting[best] > _Likeness.OTHER_NAME else None
 
 
 def _has_another_name(writer: AvroType, branches: Sequence[AvroType]) -> bool:
-    """Whether it could be read as one of these, if its name were not another one."""
+    """Whether it could be read as one of these types if only its name were the same."""
     return max((_likeness(writer, one) for one in branches), default=0) == _Likeness.OTHER_NAME
 
 
 class _Likeness(IntEnum):
-    """How sure it is that a branch is meant for a writer's type."""
+    """How certain it is that a branch is meant for a writer's type."""
 
     UNREADABLE = 0
     OTHER_NAME = 1

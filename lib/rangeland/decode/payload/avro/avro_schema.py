@@ -1,11 +1,11 @@
 """Avro schemas as values, and the Arrow type of each.
 
-Names are replaced by their types, so a recursive schema cannot be a value: it is refused, since no
-table has a column for it. Logical types that are unknown or do not fit their type are ignored, as
-the specification says. Timestamps of every unit are columns of microseconds: of nanoseconds the
-last three digits are cut off, to the microsecond before. Everything is nullable in Arrow: that a
-field may not be null is a rule for payloads, not for the table, whose other rows may come from
-other schemas.
+Names are replaced by the types that they stand for, so a recursive schema cannot be a value: it is
+refused, since no table has columns for it. Logical types that are unknown or do not fit their type
+are ignored, as the specification requires. Timestamps of every unit become columns of microseconds;
+for nanoseconds, the last three digits are cut off, rounding down. Everything is nullable in Arrow:
+that a field may not be null is a rule for payloads, not for the table, since its other rows may
+come from other schemas.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def parse_avro_schema(text: str) -> AvroType:
     try:
         value = parse_json(text)
     except Unreadable as error:
-        if not _NAME.fullmatch(text.strip()):  # a bare name of a primitive type is usual too
+        if not _NAME.fullmatch(text.strip()):  # often just the bare name of a primitive type
             raise PayloadSchemaError(str(error)) from None
         value = text.strip()
     return _SchemaParser().parse(value, "", 0)
@@ -149,7 +149,7 @@ def shown_type(kind: AvroType) -> str:
 
 
 def types_inside(kind: AvroType) -> tuple[AvroType, ...]:
-    """The types of its fields, branches, items or values."""
+    """The types of a type's fields, branches, items or values."""
     match kind:
         case AvroRecord():
             return tuple(one.type for one in kind.fields)
@@ -163,7 +163,7 @@ def types_inside(kind: AvroType) -> tuple[AvroType, ...]:
 
 
 def value_branches(kind: AvroType) -> tuple[AvroType, ...]:
-    """The branches of a type other than null."""
+    """The branches of a type, except null."""
     branches = kind.branches if isinstance(kind, AvroUnion) else (kind,)
     return tuple(one for one in branches if not is_null(one))
 
@@ -173,14 +173,15 @@ def is_null(kind: AvroType) -> bool:
 
 
 def arrow_type_of(kind: AvroType) -> pa.DataType:
-    """The Arrow type of an Avro type. Raises PayloadSchemaError for what no table can hold."""
+    """The Arrow type of an Avro type. Raises PayloadSchemaError for types that no table can
+    have."""
     if _count_columns(kind, {}) > MAX_COLUMNS:
         raise PayloadSchemaError(f"the schema has more than {MAX_COLUMNS} columns")
     return _arrow_type(kind)
 
 
 def _count_columns(kind: AvroType, counts: dict[int, int]) -> int:
-    """The number of columns of a type. Named types that are used in many places are counted once
+    """The number of columns of a type. A named type that is used in several places is counted once
     for each."""
     if id(kind) not in counts:
         counts[id(kind)] = 1 + sum(_count_columns(one, counts) for one in types_inside(kind))
@@ -344,7 +345,7 @@ def _primitive(name: str, value: Mapping[str, Any]) -> AvroPrimitive:
 
 
 def _digits(value: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Precision and scale, None if they make no sense."""
+    """Precision and scale; None if they make no sense."""
     precision = value.get("precision")
     scale = value.get("scale", 0)
     numbers = (precision, scale)
@@ -367,7 +368,8 @@ def _aliases(value: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _full_aliases(value: Mapping[str, Any], full: str) -> tuple[str, ...]:
-    """The aliases of a named type, in the namespace of its full name unless they have their own."""
+    """The aliases of a named type; they are in the namespace of its full name unless they have
+    their own."""
     namespace = full.rpartition(".")[0]
     return tuple(_full(alias, namespace) for alias in _aliases(value))
 

@@ -1,9 +1,9 @@
-"""A schema as the table of nodes that the kernel decodes JSON into, and Arrow arrays made of it.
+"""A schema as the table of nodes by which the kernel decodes JSON, and the resulting Arrow arrays.
 
-Nodes are the root, its fields, their fields and so on, so that the children of a node are next to
-each other. A row of the table is ``json_node_t`` of ``json_values.h``. After the nodes of the
-schema come two that no schema has: the text of rescued fields, and numbers that the kernel leaves
-to the caller.
+The nodes are the root, then its fields, then their fields and so on, so that the children of a node
+are next to each other. A row of the table is a ``json_node_t`` of ``json_values.h``. After the
+nodes of the schema come two that do not belong to it: for the text of rescued fields, and for
+numbers that the kernel leaves to the caller.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rangeland.decode.payload.payload_decoder import MAX_DECODED_BYTES
 from rangeland.decode.payload.schema_ddl import LOCAL_TIME
 
 UNDECIDED_NUMBERS: Final = 5
-"""How many 64-bit numbers ``json_undecided_t`` has."""
+"""How many 64-bit numbers a ``json_undecided_t`` has."""
 
 
 class JsonKind(IntEnum):
@@ -78,11 +78,12 @@ class JsonNode:
     first_child: int
     children: int
     level: int
-    """The array or map that it is in: nodes of one level have as many items."""
+    """The array or map that contains it: nodes of the same level have the same number of items."""
 
     @property
     def item_bytes(self) -> int:
-        """The bytes that an item takes in the buffer of values; 0 for types without one."""
+        """The bytes that an item takes in the buffer of values; 0 for types that have no such
+        buffer."""
         if self.kind in (JsonKind.STRUCT, JsonKind.BOOLEAN):
             return 0
         return 4 if self.has_offsets else int(self.field.type.bit_width) // 8
@@ -100,7 +101,7 @@ def schema_nodes(schema: pa.StructType) -> list[JsonNode]:
     """All nodes of a schema, the root first, level by level."""
     queue = [(pa.field("", schema), "", -1)]
     nodes: list[JsonNode] = []
-    for field, path, level in queue:  # grows on the way
+    for field, path, level in queue:  # the queue grows on the way
         inside = _inside(field.type, path)
         kind = _kind_of(field.type)
         within = level if kind is JsonKind.STRUCT else len(nodes)
@@ -181,10 +182,10 @@ class NodeTable:
 
 
 class JsonColumns(GrowingColumns):
-    """The columns of one batch while it is decoded: buffers that grow."""
+    """The columns of one batch while it is being decoded: buffers that grow."""
 
     def __init__(self, table: NodeTable, row_count: int, payload_bytes: int, last: Any) -> None:
-        """``last``: the numbers of the call before, whose sizes are the first guess."""
+        """``last``: the numbers of the previous call, whose sizes are the first estimate."""
         self._table = table
         row_count = min(row_count, MAX_DECODED_BYTES // int(table.numbers[0, NodeField.CELLS]))
         levels = [*(node.level for node in table.nodes), -2, -3]
@@ -199,14 +200,14 @@ class JsonColumns(GrowingColumns):
                 self.values_of(index, np.int32)[0] = 0
 
     def set_rows(self, index: int, row_count: int) -> None:
-        """Gives a node room for this many rows, and records that in its numbers."""
+        """Gives a node room for this many rows, and notes this in its numbers."""
         width = 4 if self._table.has_offsets[index] else int(self.numbers[index, NodeField.WIDTH])
         self.resize(index, 0, row_count // 8 + 1)
         self.resize(index, 1, (row_count + 1) * width if width else row_count // 8 + 1)
         self.numbers[index, NodeField.CAPACITY] = row_count
 
     def values_of(self, index: int, kind: Any) -> Any:
-        """The values of a node, to be changed in place."""
+        """The values of a node, which may be changed in place."""
         return self.as_array(index, 1, kind)
 
     def undecided_numbers(self) -> list[list[int]]:

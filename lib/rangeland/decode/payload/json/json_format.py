@@ -1,5 +1,6 @@
-"""JSON payloads, decoded by the table's schema: bare, or after the id of their writer's schema, as
-Confluent's JSON Schema serializer writes them. ``json_rules`` has the rules.
+"""JSON payloads, decoded by the table's schema: either bare, or preceded by the id of their
+writer's schema, as Confluent's JSON Schema serializer writes them. ``json_rules`` explains the
+rules.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ BLANK = ord(" ")
 
 @dataclass(frozen=True)
 class JsonFormat(PayloadFormat):
-    """The format of JSON payloads. Raises PayloadSchemaError for a schema that JSON cannot have."""
+    """The format of JSON payloads. Raises PayloadSchemaError for a schema that JSON cannot
+    fulfil."""
 
     schema: pa.StructType
     unknown_fields: UnknownFields = UnknownFields.DROP
     writers: SubjectWriters | None = None
-    """The writers of payloads that are framed with a schema id. Without it payloads are bare."""
+    """The writers of payloads that are framed with a schema id. If it is None, payloads are
+    bare."""
     name = "json"
 
     def __post_init__(self) -> None:
@@ -53,8 +56,8 @@ class JsonFormat(PayloadFormat):
 
 
 class FramedJsonDecoder(FramedDecoder[bool]):
-    """Decodes JSON after a frame with a schema id. The frame becomes white space, and the writer's
-    schema is only needed to know that the id names a JSON Schema."""
+    """Decodes JSON that follows a frame with a schema id. The frame is overwritten with white
+    space, and the writer's schema is needed only to know that the id stands for a JSON Schema."""
 
     schema_format = SchemaFormat.JSON
 
@@ -71,7 +74,8 @@ class FramedJsonDecoder(FramedDecoder[bool]):
 
 
 def _without_frames(found: PayloadBytes) -> pa.LargeBinaryArray:
-    """The payloads with blanks for their frames, and null for those at fault. One copy."""
+    """The payloads with blanks in place of their frames, and null for faulty ones. Makes one
+    copy."""
     count = found.count
     is_sound = found.faults == 0
     first = int(found.begins[0]) if count else 0

@@ -1,10 +1,10 @@
 """Describes a sample of JSON payloads, and infers the schema that would decode all of it.
 
-Nothing is NOT NULL, because a sample does not prove that. Whole numbers are BIGINT, or
-DECIMAL(38,0) if some do not fit; with fractions among them DOUBLE. Strings are DATE, TIMESTAMP or
-TIMESTAMP_NTZ if all of them are. A field that was always null or empty is STRING. Objects with many
-different names are MAPs. A field whose values fit no single type, or whose name differs from
-another's only in case, is reported and has no column.
+Nothing is NOT NULL, because a sample cannot prove that. Whole numbers become BIGINT, or
+DECIMAL(38,0) if some do not fit; if there are fractions among them, DOUBLE. Strings become DATE,
+TIMESTAMP or TIMESTAMP_NTZ if all of them have that form. A field that was always null or empty
+becomes STRING. Objects with many different names become MAPs. A field whose values fit no single
+type, or whose name differs from another's only in case, is reported but gets no column.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from rangeland.decode.payload.schema_ddl import (
 )
 
 MANY_NAMES: Final = 100
-"""An object with more different names than this, all of one type, is a map."""
+"""An object with more different names than this, all of one type, is treated as a map."""
 
 MAX_FIELDS: Final = 2_000
-"""How many fields are examined. The values of further ones are not recorded."""
+"""How many fields are examined. The values of any further fields are not recorded."""
 
 _WHOLE: Final = pa.decimal128(38, 0)
 _STRING_TYPES: Final = (pa.date32(), INSTANT, LOCAL_TIME)
@@ -44,19 +44,19 @@ _NUMBER_TYPES: Final = (pa.int64(), _WHOLE, pa.float64())
 
 @dataclass(frozen=True)
 class InferredField:
-    """One field of the sample; ``path`` as in ``customer.tags[].name``."""
+    """One field of the sample. ``path`` has the form ``customer.tags[].name``."""
 
     path: str
     present: int
     """How many of the objects have the field."""
     parents: int
-    """How many objects there were that could have had it."""
+    """How many objects there were that could have had the field."""
     nulls: int
     types: Mapping[str, int]
     """How many of its values were null, boolean, integer, number, string, date, timestamp, array or
     object."""
     column: str | None
-    """The type in DDL, None if no type fits all values."""
+    """The type in DDL; None if no type fits all values."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class InferredSchema:
     """How many of the payloads are JSON objects."""
     fields: Sequence[InferredField]
     schema: pa.StructType | None
-    """None if there is no field that could be a column."""
+    """The inferred schema; None if there is no field that could be a column."""
 
     @property
     def ddl(self) -> str:
@@ -99,11 +99,11 @@ class _Budget:
 
 @dataclass
 class _Seen:
-    """All values that one field had."""
+    """All values of one field that have been seen."""
 
     types: Counter[str] = field(default_factory=Counter)
     fits: Counter[pa.DataType] = field(default_factory=Counter)
-    """How many values fit each of the types that a scalar may have."""
+    """For each type that a scalar may have, how many values fit it."""
     fields: dict[str, _Seen] = field(default_factory=dict)
     item: _Seen | None = None
 
@@ -127,7 +127,7 @@ class _Seen:
                 self.item.add(inner, budget)
 
     def _name(self, value: Any) -> str:
-        """Counts the types that a value fits, and returns what reports call it."""
+        """Counts the types that a value fits, and returns what reports call the value."""
         if isinstance(value, JsonNumber):
             fitting = self._count_fits(value, _NUMBER_TYPES)
             whole = value.text.lstrip("-").isdigit()
@@ -146,7 +146,7 @@ class _Seen:
         return fitting
 
     def column(self, depth: int) -> pa.DataType | None:
-        """The type that decodes all values, None if there is none."""
+        """The type that decodes all values; None if there is none."""
         names = set(self.types) - {"null"}
         if not names:
             return pa.string()
@@ -179,7 +179,7 @@ class _Seen:
         return pa.struct(fields) if fields else None
 
     def _values(self) -> _Seen:
-        """The values of all fields together, as if they were of one field."""
+        """The values of all fields together, as if they belonged to one field."""
         merged = _Seen()
         for child in self.fields.values():
             merged.merge(child)
@@ -195,7 +195,7 @@ class _Seen:
             self.item.merge(other.item)
 
     def _columns(self, depth: int) -> Iterator[tuple[str, pa.DataType | None]]:
-        """The type of each field; of names that differ in case only, the first has one."""
+        """The type of each field; if names differ only in case, only the first has a type."""
         names: set[str] = set()
         for name, child in self.fields.items():
             is_usable = bool(name) and name.lower() not in names

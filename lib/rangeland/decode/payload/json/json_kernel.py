@@ -1,8 +1,8 @@
 """The fast decoder of JSON payloads: the compiled kernel reads them straight into Arrow buffers.
 
-A column that is full ends a call; it gets twice the room, and the next call goes on with the same
-payload. Columns of ``MAX_DECODED_BYTES`` end the decoding. The format is known to the ``json_*.h``
-files only.
+A full column ends a call; it gets twice the room, and the next call continues with the same
+payload. Decoding ends once the columns take up ``MAX_DECODED_BYTES``. Only the ``json_*.h`` files
+know the format.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ _SHOWN_NAME: Final = 60
 
 
 class _JsonCall(NamedTuple):
-    """The input of the kernel: its ``json_call_t``, with the addresses that it points to."""
+    """The input of the kernel: its ``json_call_t``, and the buffers to which its addresses
+    point."""
 
     payloads: int
     offsets: int
@@ -121,7 +122,7 @@ class _Filled(NamedTuple):
 
 
 class _Input(NamedTuple):
-    """An array of payloads as the kernel takes it."""
+    """An array of payloads in the form that the kernel takes."""
 
     data: pa.Buffer
     offsets: Any
@@ -133,7 +134,7 @@ class _Input(NamedTuple):
 
 
 class JsonKernel(PayloadDecoder):
-    """Decodes by one schema."""
+    """Decodes payloads by one schema."""
 
     def __init__(
         self, library: ctypes.CDLL, schema: pa.StructType, unknown_fields: UnknownFields
@@ -231,8 +232,8 @@ def _input(payloads: PayloadArray) -> _Input:
 
 
 def _parse_undecided_numbers(given: _Input, columns: JsonColumns) -> Sequence[list[int]]:
-    """Sets the numbers that the kernel has left to Python's parser; a fault for each row with
-    infinite ones."""
+    """Parses the numbers that the kernel has left to Python and sets them; returns a fault for each
+    row with infinite ones."""
     faults: list[list[int]] = []
     for node, item, row, begin, length in columns.undecided_numbers():
         text = bytes(memoryview(given.data)[begin : begin + length]).decode("ascii")
@@ -248,7 +249,7 @@ def _parse_undecided_numbers(given: _Input, columns: JsonColumns) -> Sequence[li
 @cache
 def _powers() -> Any:
     """The first 128 bits of 5^-342 ... 5^308, high half first: rounded down, or up for negative
-    powers, as Eisel and Lemire's method wants them."""
+    powers, as Eisel and Lemire's method requires."""
     table = []
     for power in range(-342, 309):
         if power >= 0:

@@ -1,6 +1,6 @@
-"""One JSON payload as Python values, by the standard library's parser: strict, slow, obvious.
+"""One JSON payload as Python values, parsed by the standard library: strict, slow, obvious.
 
-Objects keep the order and the repetitions of their fields, and numbers their digits.
+Objects keep the order and the repetitions of their fields, and numbers keep their digits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class JsonNumber:
 
 
 class JsonObject(list[tuple[str, Any]]):
-    """The fields of an object in their order, repetitions included."""
+    """The fields of an object in their order, including repetitions."""
 
 
 class JsonMismatch(ValueError):
@@ -51,7 +51,7 @@ def _raise_for_constant(name: str) -> NoReturn:
 
 
 def _check_can_be_decoded(value: Any, depth: int) -> None:
-    """Refuses halves of surrogate pairs and deep nesting, wherever they are."""
+    """Raises JsonMismatch for unpaired surrogates and for deep nesting, wherever they are."""
     if isinstance(value, str):
         try:
             value.encode("utf-8")

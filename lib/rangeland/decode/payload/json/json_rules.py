@@ -43,22 +43,23 @@ from rangeland.decode.payload.payload_decoder import PayloadSchemaError
 from rangeland.decode.payload.schema_ddl import MAX_SCHEMA_DEPTH, TYPE_NAMES
 
 MAX_DEPTH: Final = 64
-"""How deep arrays and objects may be nested in a payload; the payload's own object is the first."""
+"""How deeply arrays and objects may be nested in a payload; the payload's own object is the first
+level."""
 
 MAX_CELLS_PER_BYTE: Final = 8
 FREE_CELLS: Final = 20_000
 """A small text can become a huge table: ``[{},{},...]`` as an array of structs with a thousand
-fields. The elements of all arrays and maps of a record may have this many values for each byte of
-it, and some for nothing."""
+fields. So the elements of all arrays and maps in a record may have only a certain number of values
+for each byte of the record, plus this many whatever its length."""
 
 MAX_CELLS: Final = 1 << 24
-"""However long the record is: they take up to 256 MiB."""
+"""The limit for records of any length: the values then take up to 256 MiB."""
 
 MAX_SCHEMA_FIELDS: Final = 10_000
 
 
 def check_schema_fits_json(schema: pa.DataType) -> None:
-    """Raises PayloadSchemaError for a schema that JSON cannot have."""
+    """Raises PayloadSchemaError for a schema that JSON cannot fulfil."""
     if not pa.types.is_struct(schema):
         raise PayloadSchemaError(f"a JSON payload is an object, not {schema}")
     count = sum(1 for _ in _decodable_fields(pa.field("", schema), "", 1))
@@ -69,7 +70,7 @@ def check_schema_fits_json(schema: pa.DataType) -> None:
 
 
 def most_cells(length: int) -> int:
-    """The most values that arrays and maps may have in a record of so many bytes."""
+    """The most values that arrays and maps may have in a record of this many bytes."""
     return min(FREE_CELLS + MAX_CELLS_PER_BYTE * length, MAX_CELLS)
 
 

@@ -1,6 +1,7 @@
-"""Which numbers and texts of JSON fit which types of numbers and times, by ``json_rules``.
+"""Decides which JSON numbers and texts fit which types of numbers and times, by ``json_rules``.
 
-A sample's types are inferred with it. Payloads are decoded by ``json_kernel``, to the same values.
+It is used to infer the types of a sample. Payloads are decoded by ``json_kernel``, to the same
+values.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ _TIME: Final = re.compile(
 _MAX_OFFSET: Final = timedelta(hours=18)
 _EXACT: Final = Context(prec=100)
 _LARGEST_EXPONENT: Final = 100_000
-"""Past this, only a zero fits any type, and arithmetic would take long."""
+"""Beyond this, only a zero fits any type, and arithmetic would take too long."""
 
 
 def read_scalar(found: Any, kind: pa.DataType) -> Any:
-    """A parsed value as a number or a time of this type, None if it does not fit."""
+    """A parsed value as a number or a time of this type; None if it does not fit."""
     return next(read for test, read in _READERS if test(kind))(found, kind)
 
 
@@ -49,14 +50,15 @@ def _float(found: Any, kind: pa.DataType) -> float | None:
 
 
 def nearest_float(text: str) -> float:
-    """The 32-bit float nearest to a number's text, infinite past the largest. A double that lies
-    exactly halfway between two floats may itself be rounded: then the text says which is nearer."""
+    """The 32-bit float nearest to a number's text; infinite beyond the largest. A double that lies
+    exactly halfway between two floats may itself be the result of rounding: then the text says
+    which float is nearer."""
     number = float(text)
     with np.errstate(over="ignore"):
         nearest = np.float32(number)
         below = np.float32(math.nextafter(number, -math.inf))
         above = np.float32(math.nextafter(number, math.inf))
-    # The doubles beside the one halfway have these neighbours, too, but their last bit is set.
+    # The doubles next to the one halfway have these neighbours too, but their last bit is set.
     if below != above and np.float64(number).view(np.int64) % 2 == 0:
         exact = Decimal(text)  # the number is neither 0 nor infinite, so its exponent is small
         if exact != number:

@@ -49,8 +49,8 @@ _TYPES_OF_VALUES: Final = {bool: "boolean", int: "integer", float: "number", str
 def parse_json_schema(
     text: str | bytes, referenced: Mapping[str, str] = MappingProxyType({})
 ) -> pa.StructType:
-    """The columns of an object's schema. ``referenced``: other documents by the names that
-    references have for them. Raises PayloadSchemaError, which names the place in the document as a
+    """The columns for the schema of an object. ``referenced``: other documents, by the names that
+    references use for them. Raises PayloadSchemaError, which gives the place in the document as a
     JSON pointer."""
     document = _parse(text, "the JSON Schema")
     references = {name: _parse(source, f"the schema {name}") for name, source in referenced.items()}
@@ -69,13 +69,13 @@ def _parse(text: str | bytes, what: str) -> Any:
 
 
 def _by_id(documents: Mapping[str, Any]) -> dict[str, Any]:
-    """The documents by their own names, to which references may lead as well."""
+    """The documents by their own names, which references may use as well."""
     objects = [document for document in documents.values() if isinstance(document, dict)]
     return {one["$id"]: one for one in objects if isinstance(one.get("$id"), str)}
 
 
 class _Documents:
-    """The documents by name. The main one has none, as in references within it; a path begins
+    """The documents by name. The main one has no name, as in references within it; a path begins
     with the name of its document."""
 
     def __init__(self, roots: Mapping[str, Any]) -> None:
@@ -83,7 +83,7 @@ class _Documents:
         self._nodes = 0
 
     def type_of(self, node: Any, path: str, refs: tuple[str, ...]) -> tuple[pa.DataType, bool]:
-        """The Arrow type and whether it may be null. ``refs``: the references on the way."""
+        """The Arrow type, and whether it may be null. ``refs``: the references followed so far."""
         self._nodes += 1
         if self._nodes > _MAX_NODES:
             _fail(path, f"the schema has more than {_MAX_NODES:,} types")

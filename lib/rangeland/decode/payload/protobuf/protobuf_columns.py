@@ -1,6 +1,6 @@
 """Compiles a message type to the tables that the kernel runs and the columns that they fill.
 
-Every use of a type has its own rows and columns. Types that contain themselves are refused, since
+Every use of a type gets its own rows and columns. Types that contain themselves are refused, since
 no table has columns for them. Absent fields are decoded as the language defines: null for a field
 with presence, otherwise zero or empty. Well-known types become the values that they stand for.
 """
@@ -26,11 +26,11 @@ from rangeland.decode.payload.payload_kernel import ProtobufProgram
 from rangeland.decode.payload.protobuf.protobuf_descriptors import ProtoField, ProtoType, ProtoTypes
 from rangeland.decode.payload.protobuf.protobuf_json import list_text, struct_text, value_text
 
-_REQUIRED_LABEL, _REPEATED_LABEL = 2, 3  # of FieldDescriptorProto
+_REQUIRED_LABEL, _REPEATED_LABEL = 2, 3  # in FieldDescriptorProto
 
 
 class WireKind(IntEnum):
-    """The way in which the kernel reads a field: ``proto_kind`` in ``protobuf.h``."""
+    """How the kernel reads a field: ``proto_kind`` in ``protobuf.h``."""
 
     INT32 = 1
     INT64 = 2
@@ -51,7 +51,7 @@ class WireKind(IntEnum):
 
 
 class FieldLabel(IntEnum):
-    """Whether a field has presence, has to be there, or repeats: ``proto_label`` in
+    """Whether a field has presence, is required, or is repeated: ``proto_label`` in
     ``protobuf.h``."""
 
     IMPLICIT = 0
@@ -59,7 +59,7 @@ class FieldLabel(IntEnum):
     REQUIRED = 2
     REPEATED = 3
     IN_ENTRY = 4
-    """In the entry of a map, which is left out if its enum is closed and the number unknown."""
+    """In the entry of a map, which is left out if its enum is closed and the number is unknown."""
 
 
 class MessageForm(IntEnum):
@@ -118,8 +118,8 @@ _JSON: dict[str, tuple[MessageForm, Callable[[bytes], str]]] = {
     "google.protobuf.ListValue": (MessageForm.LIST, list_text),
 }
 _MOMENT_FIELDS = {1: 3, 2: 5}
-"""The fields of timestamps and durations, types by number: seconds as int64, nanoseconds as
-int32."""
+"""The fields of timestamps and durations, as types by field number: seconds as int64, nanoseconds
+as int32."""
 
 
 class ProtobufCompiler:
@@ -196,7 +196,7 @@ class ProtobufCompiler:
         return _SCALARS[one.type][1]
 
     def _entry(self, one: ProtoField) -> ProtoType | None:
-        """The message of a map's entries."""
+        """The message for the entries of a map."""
         if one.type != _MESSAGE or one.label != _REPEATED_LABEL:
             return None
         message = self._of(one.type_name)
@@ -205,7 +205,7 @@ class ProtobufCompiler:
     # --- rows ---
 
     def _add_message(self, message: ProtoType, arrow_type: pa.DataType, path: str) -> int:
-        """Adds a message with a column, and everything inside it."""
+        """Adds a message with its column, and everything inside it."""
         index = len(self._messages)
         self._messages.append(())
         if message.name in _JSON:
@@ -239,7 +239,7 @@ class ProtobufCompiler:
         return index
 
     def _add_field(self, one: ProtoField, arrow_type: pa.DataType, path: str) -> tuple[int, int]:
-        """The column of a field, and the message of its items or itself."""
+        """The column of a field, and the message of its items or of the field itself."""
         entry = self._entry(one)
         if entry is not None:
             column = self.columns.add(arrow_type)
@@ -289,8 +289,8 @@ class ProtobufCompiler:
 
 
 def _form(message: ProtoType) -> MessageForm:
-    """The form of a message: that of a well-known type only if it is defined as the kernel knows
-    it."""
+    """The form of a message: that of a well-known type only if it is defined the way the kernel
+    expects."""
     if message.name in _JSON:
         return _JSON[message.name][0]
     types = {one.number: one.type for one in message.fields}

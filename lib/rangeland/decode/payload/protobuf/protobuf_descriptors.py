@@ -1,7 +1,7 @@
 """Descriptor sets, which Protobuf's compiler writes, as values.
 
-A descriptor set is Protobuf itself, of a few message types that do not change, so it is read here,
-by numbers, and executors need no library for it.
+A descriptor set is itself a Protobuf message, made of a few message types that do not change. So it
+is read here, by field numbers, and executors need no library for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ProtoField:
     """The full name of its message or enum, without the leading dot."""
     oneof: int | None
     is_optional: bool
-    """Declared ``optional`` in a file of proto3."""
+    """Whether it was declared ``optional`` in a proto3 file."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class ProtoTypes:
     messages: dict[str, ProtoType] = field(default_factory=dict)
     enums: dict[str, ProtoEnum] = field(default_factory=dict)
     main_messages: list[str] = field(default_factory=list)
-    """The messages at the top of the last file, which is the one that was compiled."""
+    """The top-level messages of the last file, which is the one that was compiled."""
 
 
 def parse_descriptor_set(data: bytes) -> ProtoTypes:
@@ -134,13 +134,13 @@ def _int32(value: int) -> int:
 
 
 def wire_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Numbers and values of all fields but those of fixed width; raises ValueError or
+    """Numbers and values of all fields, except those of fixed width. Raises ValueError or
     IndexError."""
     return ((number, value) for number, wire, value in wire_values(data) if wire in (0, 2))
 
 
 def wire_values(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
-    """Numbers, wire types and values; raises ValueError or IndexError."""
+    """Field numbers, wire types and values. Raises ValueError or IndexError."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

@@ -1,4 +1,5 @@
-"""Protobuf payloads: framed with the id of their schema and the indexes of their message, or bare.
+"""Protobuf payloads: either framed with the id of their schema and the indexes of their message, or
+bare.
 
 The table's descriptors decode all of them, as fields are known by their numbers. Of a writer's
 schema only the places of messages in its file matter, which are in the text of the schema.
@@ -47,11 +48,12 @@ class ProtobufFormat(PayloadFormat):
     """Payloads in Protobuf, decoded to one message type."""
 
     descriptors: bytes
-    """A descriptor set with all imports, the file itself last."""
+    """A descriptor set with all imports, in which the file itself comes last."""
     message: str = ""
     """The full name of the message, which may be left out if the file has only one."""
     writers: SubjectWriters | None = None
-    """The writers of payloads that are framed with a schema id. Without it payloads are bare."""
+    """The writers of payloads that are framed with a schema id. If it is None, payloads are
+    bare."""
     name = "protobuf"
 
     def __post_init__(self) -> None:

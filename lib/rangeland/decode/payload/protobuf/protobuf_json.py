@@ -1,7 +1,9 @@
-"""Google's Struct, Value and ListValue as JSON text: they contain each other, as no column can.
+"""Google's Struct, Value and ListValue as JSON text, because they may contain each other, which
+columns cannot.
 
-The bytes have been checked by the kernel. Numbers that JSON does not have are strings, as elsewhere
-in Protobuf's own mapping to JSON. This is the one kind of value that is decoded one by one.
+The kernel has already checked the bytes. Numbers that JSON does not have become strings, as
+elsewhere in Protobuf's own mapping to JSON. This is the only kind of value that is decoded one at a
+time.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def _list(data: bytes) -> list[Any]:
 
 
 def _value(data: bytes) -> Any:
-    """The last field counts; parts of one struct or list in a row are one."""
+    """The last field counts; consecutive parts of one struct or list are joined."""
     kind = 0
     parts: list[Any] = []
     for number, wire, value in wire_values(data):

@@ -1,8 +1,9 @@
 """The wire format of Confluent's serializers: a magic byte 0, the schema's id, then the body.
 
-The id is a big-endian int32. In Protobuf payloads the indexes of the message in its file follow:
-their count and each index as zigzag varints, where ``[0]``, the first message, is a single 0 byte.
-All payloads are read together; one that is not framed gets a fault, never an error.
+The id is a big-endian int32. In Protobuf payloads it is followed by the indexes of the message in
+its file: their count and each index as zigzag varints, except that ``[0]``, the first message, is
+written as a single 0 byte. All payloads are read together; one that is not framed gets a fault and
+never causes an error.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from rangeland.wire.primitives import read_uvarint, uvarint_bytes
 
 FRAME_BYTES = 5
 MAX_INDEXES = 32
-"""How deeply nested a message of a Protobuf file may be; a longer list is damage."""
+"""How deeply a message may be nested in a Protobuf file; a longer list of indexes is taken for
+damage."""
 
 
 def count_schema_ids(payloads: PayloadArray) -> dict[int, int]:

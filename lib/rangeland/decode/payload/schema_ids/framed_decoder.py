@@ -1,6 +1,6 @@
 """The common part of all decoders of payloads with a schema id.
 
-Each id is asked for once per decoder. Payloads of all ids are decoded together, in their order.
+A decoder asks for each id once. Payloads of all ids are decoded together, in their order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 
 Needed = TypeVar("Needed")
 Written: TypeAlias = Sequence[tuple[np.ndarray, Needed]]
-"""Rows, with the needed part of the schema that their payloads were written with."""
+"""Rows, each with the part that is needed of the schema with which its payloads were written."""
 
 _SHOWN = {
     SchemaFormat.AVRO: "Avro",
@@ -42,13 +42,13 @@ _SHOWN = {
 
 
 class FramedDecoder(PayloadDecoder, Generic[Needed]):
-    """The base of decoders of payloads that may be framed with a schema id. A subclass extracts the
-    part of a writer's schema that it needs, and decodes the bodies after the frames. Without
+    """The base of decoders whose payloads may be framed with a schema id. A subclass extracts the
+    part that it needs of a writer's schema, and decodes the bodies that follow the frames. Without
     ``writers``, payloads are bare."""
 
     schema_format: SchemaFormat
     paths: Sequence[str] = ()
-    """The paths of the parts of a schema that can have a fault, for error messages."""
+    """The paths of the parts of a schema at which there can be a fault, for error messages."""
 
     def __init__(self, writers: SubjectWriters | None) -> None:
         self._writers = writers
@@ -56,12 +56,13 @@ class FramedDecoder(PayloadDecoder, Generic[Needed]):
 
     @abstractmethod
     def _need(self, schema: RegisteredSchema) -> Needed | str:
-        """The needed part of a writer's schema, or the reason why there is none: "has no ..."."""
+        """The part that is needed of a writer's schema, or the reason why it lacks that: "has no
+        ..."."""
 
     @abstractmethod
     def _decode_bodies(self, payloads: PayloadBytes, written: Written[Needed]) -> DecodedPayloads:
-        """Decodes the payloads without faults, from their ``starts`` on. New faults are noted in
-        ``payloads``, or returned."""
+        """Decodes the payloads without faults, from their ``starts`` on. New faults are either
+        noted in ``payloads`` or returned."""
 
     def _detail(self, payloads: PayloadBytes, row: int, schema_id: int) -> str:
         """The reason to report for the fault of a payload instead of the general one; empty to
@@ -102,7 +103,7 @@ class FramedDecoder(PayloadDecoder, Generic[Needed]):
     def _written(
         self, data: PayloadBytes, ids: np.ndarray, schema_ids: Iterable[int]
     ) -> Written[Needed]:
-        """The rows of each usable schema. Notes a fault for the rows of the others."""
+        """The rows for each usable schema. Notes a fault for the rows of all other schemas."""
         written = []
         for schema_id in schema_ids:
             rows = np.flatnonzero(ids == schema_id)

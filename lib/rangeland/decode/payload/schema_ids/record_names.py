@@ -1,5 +1,5 @@
-"""The names of records, from their schemas: strategies other than that of the topic name subjects
-after them."""
+"""Finds the names of records in their schemas: all strategies except that of the topic name name
+subjects after records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MESSAGE: Final = re.compile(r"\bmessage\s+(\w+)\s*\{")
 
 def record_name(schema: RegisteredSchema) -> str | None:
     """The full name of an Avro type, the ``title`` of a JSON Schema, or the full name of the first
-    message of a Protobuf file; None if it has none."""
+    message of a Protobuf file; None if there is no name."""
     if schema.format is SchemaFormat.PROTOBUF:
         code = _NOT_CODE.sub(" ", schema.text)
         package = _PACKAGE.search(code)

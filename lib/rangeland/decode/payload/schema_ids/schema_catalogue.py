@@ -1,7 +1,7 @@
 """The schemas of a run, as the driver found them in a schema registry, and what decoders ask for.
 
 A decoder asks for the schema of each id once. Whoever runs it answers: from the catalogue, which is
-sent to the tasks, or from the registry for an id that the driver has not seen.
+sent to the tasks, or, for an id that the driver has not seen, from the registry.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ RecordField = Literal["key", "value"]
 
 
 class TopicField(NamedTuple):
-    """The keys or the values of a topic, which have separate schemas."""
+    """The keys or the values of a topic; the two have separate schemas."""
 
     topic: str
     field: RecordField
@@ -31,7 +31,7 @@ class SchemaFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class SubjectVersion:
-    """A registration of a schema: a subject, and the number of its version there."""
+    """The registration of a schema: a subject, and the number of a version in it."""
 
     subject: str
     version: int
@@ -39,7 +39,7 @@ class SubjectVersion:
 
 @dataclass(frozen=True, slots=True)
 class ReferencedSchema:
-    """A schema that another one refers to by ``name``: the path of an import in Protobuf, a
+    """A schema to which another one refers by ``name``: the path of an import in Protobuf, a
     ``$ref`` in JSON Schema."""
 
     name: str
@@ -48,8 +48,8 @@ class ReferencedSchema:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """One schema. An Avro schema contains the types that it refers to. In other formats they are in
-    ``references``, direct and indirect ones, each after its own references."""
+    """A single schema. An Avro schema contains the types to which it refers. In other formats they
+    are in ``references``, both direct and indirect ones, each after its own references."""
 
     format: SchemaFormat
     text: str
@@ -58,14 +58,15 @@ class RegisteredSchema:
 
 @dataclass(frozen=True, slots=True)
 class UnusableSchema:
-    """Records with this id are undecodable, for this reason: the registry does not have the id, and
-    it is certain that it is not late, or it cannot be read with what it refers to."""
+    """Records with this id are undecodable, for this reason: either the registry does not have the
+    id, and it is certain that it will not appear later, or the schema cannot be read together with
+    the ones to which it refers."""
 
     reason: str
 
 
 class FoundSchema(NamedTuple):
-    """What a schema id means, and the subjects that it is registered under."""
+    """What a schema id stands for, and the subjects under which it is registered."""
 
     schema: RegisteredSchema | UnusableSchema
     versions: tuple[SubjectVersion, ...] = ()
@@ -73,8 +74,8 @@ class FoundSchema(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AskSchemas:
-    """Find the schemas with these ids, which records name, one after another. ``add_schema`` takes
-    each."""
+    """A request to find the schemas with these ids, which records name. Each one found is passed to
+    ``add_schema``."""
 
     topic_field: TopicField
     ids: tuple[int, ...]
@@ -94,14 +95,14 @@ class SchemaCatalogue:
     """The schemas of one run, as the driver has found them in the registry."""
 
     schemas: Mapping[int, RegisteredSchema | UnusableSchema] = field(default_factory=dict)
-    """The schemas that records were written with, by id. The driver has not seen a missing one, or
-    the registry did not have it."""
+    """The schemas with which records were written, by id. If one is missing, the driver has not
+    seen it, or the registry did not have it."""
     versions: Mapping[int, tuple[SubjectVersion, ...]] = field(default_factory=dict)
-    """The subjects that an id is registered under."""
+    """The subjects under which an id is registered."""
     latest: Mapping[str, LatestSchema] = field(default_factory=dict)
-    """The latest schema of each subject. A subject that is missing here does not exist."""
+    """The latest schema of each subject. A subject that is not listed here does not exist."""
     records_name_subjects: bool = False
-    """Whether a schema's name says which subject its records have, even if its versions are not
+    """Whether a schema's name tells the subject of its records even if its versions are not
     known."""
     made_as: str = ""
     """Distinguishes this catalogue from those of other runs."""
@@ -117,7 +118,7 @@ class SchemaCatalogue:
         return {*self.schemas, *(latest.id for latest in self.latest.values())} - unusable
 
     def of_id(self, schema_id: int) -> FoundSchema | None:
-        """What the driver has found of an id; None if it has not seen it, or the registry did not
-        have it."""
+        """What the driver has found out about an id; None if it has not seen the id, or the
+        registry did not have it."""
         schema = self.schemas.get(schema_id)
         return None if schema is None else FoundSchema(schema, self.versions.get(schema_id, ()))

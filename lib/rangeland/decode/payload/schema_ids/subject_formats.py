@@ -1,7 +1,7 @@
 """Payloads of several subjects of a schema registry in one column.
 
-Each topic has its own formats, one for each subject of its records. Together they make the type of
-the column: a field that only one of them has is null in the values of the others.
+Each topic has its own formats, one for each subject of its records. Together they determine the
+type of the column: a field that only one of them has is null in the values of the others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rangeland.errors import Bug
 
 
 class TypeConflict(NamedTuple):
-    """A field whose two types cannot be merged."""
+    """A field with two types that cannot be merged."""
 
     path: str
     one: pa.DataType
@@ -44,13 +44,13 @@ class SubjectFormats(PayloadFormat):
 
     name: str
     kind: pa.DataType
-    """The type of all formats together."""
+    """The type that covers all formats."""
     topics: Mapping[str, Mapping[str, PayloadFormat]]
     """The formats of each topic, by subject."""
     latest: Mapping[str, int] = field(default_factory=dict)
-    """The ids of the schemas that they were made from, by subject."""
+    """The ids of the schemas from which they were made, by subject."""
     own: Mapping[str, str | None] = field(default_factory=dict)
-    """The prefix of a topic's subjects, if records name them."""
+    """The prefix of a topic's subjects, if subjects are named after records."""
     lacking: Mapping[str, str] = field(default_factory=dict)
     """The only subject of a topic, if the registry had no schema for it."""
 
@@ -64,16 +64,16 @@ class SubjectFormats(PayloadFormat):
     def format_of(
         self, topic: str, versions: Iterable[SubjectVersion]
     ) -> tuple[str, PayloadFormat] | None:
-        """The format of a topic's payloads whose schema is registered there, and its subject. None
-        for a schema that is only registered under other subjects."""
+        """The format for those payloads of a topic whose schema has these registrations, and its
+        subject. None for a schema that is registered only under other subjects."""
         formats = self.topics.get(topic, {})
         names = ("", *(version.subject for version in versions))
         subject = next((name for name in names if name in formats), None)
         return None if subject is None else (subject, formats[subject])
 
     def registration_among(self, versions: Collection[SubjectVersion]) -> SubjectVersion | None:
-        """The one of a schema's registrations to show: the newest version in a subject of these
-        payloads, or else the first of another subject; None if it has none."""
+        """Which of a schema's registrations to show: the newest version in a subject of these
+        payloads, or else the first one in another subject; None if there is none."""
         own = {subject for formats in self.topics.values() for subject in formats}
         own_versions = [version for version in versions if version.subject in own]
         return max(own_versions, default=None) or min(versions, default=None)
@@ -85,8 +85,8 @@ class SubjectFormats(PayloadFormat):
 
 
 class SubjectsDecoder(PayloadDecoder):
-    """Decodes the payloads of one topic. ``own``: the prefix of its subjects, if records name
-    them. ``lacking``: its only subject, if that has no format."""
+    """Decodes the payloads of one topic. ``own``: the prefix of its subjects, if subjects are named
+    after records. ``lacking``: its only subject, if that has no format."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class SubjectsDecoder(PayloadDecoder):
         self._subjects: dict[int, str] = {}
 
     def add_schema(self, schema_id: int, found: FoundSchema) -> None:
-        """Adds a schema to the decoder of its subject. If none has it, the first one reports the
-        reason. Raises what a ``SubjectWriters`` raises."""
+        """Adds a schema to the decoder of its subject. If no decoder has that subject, the first
+        one reports the reason. Raises what a ``SubjectWriters`` raises."""
         if not self._decoders:
             check_is_of_others(schema_id, found, self._topic, self._lacking, self._own)
             self._subjects[schema_id] = ""
@@ -142,7 +142,7 @@ class SubjectsDecoder(PayloadDecoder):
         if missing := self._missing(counts):
             return MissingSchemas(missing)
         numbers = {subject: index for index, subject in enumerate(self._decoders)}
-        owners = np.zeros(len(payloads), np.int64)  # what has no id is the first one's as well
+        owners = np.zeros(len(payloads), np.int64)  # those without an id go to the first decoder
         for schema_id in counts:
             owners[ids == schema_id] = numbers[self._subjects[schema_id]]
         rows = [np.flatnonzero(owners == index) for index in numbers.values()]
@@ -150,7 +150,7 @@ class SubjectsDecoder(PayloadDecoder):
             _decode_known(decoder, payloads.take(pa.array(indexes)))
             for decoder, indexes in zip(self._decoders.values(), rows, strict=True)
         ]
-        # A decoder may leave payloads for the next call, and then this one does as well.
+        # A decoder may leave payloads for the next call; then this one does so as well.
         count = min(
             [len(payloads)]
             + [
@@ -198,7 +198,7 @@ _WIDENING: Final = (
 
 
 def merge_types(one: pa.DataType, other: pa.DataType) -> pa.DataType | TypeConflict:
-    """A type with the fields of both, the first one's in front, and with the wider types."""
+    """A type with the fields of both, those of the first in front, and with the wider types."""
     return _merge(nullable_type(one), nullable_type(other), "")
 
 
@@ -224,7 +224,7 @@ def _merge(one: pa.DataType, other: pa.DataType, path: str) -> pa.DataType | Typ
 def _merge_structs(
     one: pa.StructType, other: pa.StructType, path: str
 ) -> pa.DataType | TypeConflict:
-    """A struct with the fields of both. Names match as in Delta, ignoring case."""
+    """A struct with the fields of both. Names match regardless of case, as in Delta."""
     remaining = {f.name.lower(): f for f in other}
     fields = []
     for f in one:
@@ -237,7 +237,8 @@ def _merge_structs(
 
 
 def fit_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The values as this type, which has all of their fields; null in fields that they lack."""
+    """The values, converted to this type, which has all of their fields; fields that they lack are
+    null."""
     if values.type.equals(kind):
         return values
     if pt.is_struct(kind):

@@ -1,4 +1,4 @@
-"""Which schemas the payloads of a subject may be written with."""
+"""Decides with which schemas the payloads of a subject may have been written."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from rangeland.errors import JobFileError, Unreachable
 
 @dataclass(frozen=True, slots=True)
 class SubjectWriters:
-    """The writers of framed payloads: those of one subject, or any if it is empty. Equal schemas
-    have the same id in all subjects, so an id may be registered under several. ``own``: the prefix
-    of the topic's subjects, if not all of them are known."""
+    """The writers of framed payloads: those of one subject, or any writers if it is empty. Equal
+    schemas have the same id in all subjects, so an id may be registered under several. ``own``: the
+    prefix of the topic's subjects, if not all of them are known."""
 
     subject: str = ""
     own: str | None = None
 
     def judge(self, schema_id: int, found: FoundSchema) -> RegisteredSchema | UnusableSchema:
-        """The schema with this id, if the subject has it: an id that is only registered under
-        others is refused. Raises JobFileError, whatever the policy, for a schema of the topic that
-        the driver has not seen: its records are sound, and must not count as undecodable, but the
-        table has no columns for them."""
+        """The schema with this id, if the subject has it; an id that is registered only under other
+        subjects is refused. Raises JobFileError, whatever the policy, for a schema of the topic
+        that the driver has not seen: its records are intact and must not count as undecodable, but
+        the table has no columns for them."""
         if isinstance(found.schema, UnusableSchema) or not self.subject:
             return found.schema
         subjects = subjects_of(found, self.own)
@@ -45,8 +45,8 @@ def check_is_of_others(
     schema_id: int, found: FoundSchema, topic: str, lacking: str, own: str | None
 ) -> None:
     """Raises an error for a schema of a topic for which the registry had none when the run began:
-    its records are sound, and must not count as undecodable. ``lacking``: the topic's subject, if
-    it has only one. A topic of which neither this nor ``own`` is known may have any subject."""
+    its records are intact and must not count as undecodable. ``lacking``: the topic's subject, if
+    it has only one. If neither this nor ``own`` is known, the topic may have any subject."""
     if isinstance(found.schema, UnusableSchema):
         return
     had_none = f"the schema registry had no schema for {topic} when the run began"
@@ -64,13 +64,14 @@ def check_is_of_others(
 
 
 def _is_of_topic(subjects: list[str], own: str | None) -> bool:
-    """Whether a schema may be of the topic whose subjects have the prefix ``own``."""
+    """Whether a schema may belong to the topic whose subjects have the prefix ``own``."""
     return not subjects or (own is not None and any(name.startswith(own) for name in subjects))
 
 
 def subjects_of(found: FoundSchema, own: str | None) -> list[str]:
-    """The subjects that a schema is registered under. If they were deleted, the one that producers
-    give it by the name of its record, where ``own`` is the prefix of such subjects; else none."""
+    """The subjects under which a schema is registered. If they were deleted, the subject that
+    producers derive from the name of its record, provided that ``own`` is the prefix of such
+    subjects; otherwise none."""
     if found.versions:
         return [version.subject for version in found.versions]
     if own is None or isinstance(found.schema, UnusableSchema):
