@@ -1,4 +1,5 @@
-"""Data frames as Arrow tables, and their schemas: PySpark's releases offer them differently."""
+"""Data frames as Arrow tables, and their schemas; PySpark's releases offer them in different
+ways."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Names of tables in catalogs, quoted for SQL.
 
 A job file names a table as ``my-catalog.sales.orders-2024``, perhaps with its own backticks; SQL
-accepts a hyphen, a leading digit or a reserved word only in backticks. All SQL that names a table
-of a catalog uses these functions: each part is quoted, whether it needs it or not.
+accepts a hyphen, a leading digit or a reserved word only inside backticks. All SQL that names a
+table of a catalog uses these functions: every part is quoted, whether it needs to be or not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def quote_name(name: str, suffix: str = "") -> str:
 
 
 def quoted_path(path: str) -> str:
-    """A path as the name of a table, as SQL takes it after its format."""
+    """A path as a table name, in the form that SQL expects after the format."""
     return f"`{path.replace('`', '``')}`"
 
 

@@ -21,7 +21,7 @@ _CAUSED_BY_ROWS = {
     "SparkUpgradeException",
 }
 """Spark's own exceptions for a value that an expression cannot take. Spark 3.5 raises them only as
-causes of a job that was aborted."""
+causes of an aborted job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def first_violation(
         errors.SparkUpgradeException,
     ) as error:
         raise _row_error(texts, first_line(error)) from error
-    except (errors.PySparkException, Py4JJavaError) as error:  # such as a file that is gone
+    except (errors.PySparkException, Py4JJavaError) as error:  # for example, a file that is gone
         for name, message in java_chain(error):
             if name.rpartition(".")[2] in _CAUSED_BY_ROWS:
                 raise _row_error(texts, (message.splitlines() or [name])[0][:MAX_LINE]) from error
@@ -83,7 +83,7 @@ def first_violation(
 
 
 def _row_error(constraints: str, reason: str) -> TableRefused:
-    """The error for a row that constraints fail on: they would fail on it again."""
+    """The error for a row on which constraints fail: they would fail on it again."""
     return TableRefused(
         "the table's constraints fail on new rows",
         why=f"{constraints}: {reason}; nothing was committed",

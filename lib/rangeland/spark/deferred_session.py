@@ -1,8 +1,8 @@
 """A local Spark session that is made in steps, each when it is first needed.
 
 Its JVM runs from the beginning. That is enough for Delta Kernel, and so for every command that
-finds nothing to land. The SparkContext is made for the first tasks, and the rest, which takes
-longest, for the first data frame or SQL statement: a landing without a transform needs neither.
+finds nothing to land. The SparkContext is made for the first tasks; the rest, which takes longest,
+is made for the first data frame or SQL statement, and a landing without a transform needs neither.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ logger = logging.getLogger(__name__)
 
 
 class DeferredSession:
-    """Stands in for a ``SparkSession``: any attribute that it lacks is looked up in the session,
-    which is then made. ``make_context`` and ``make_session`` are each called once, in this
-    order."""
+    """Stands in for a ``SparkSession``: any attribute that it lacks is looked up in the real
+    session, which is made if necessary. ``make_context`` and ``make_session`` are each called once,
+    in this order."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class DeferredSession:
             return self._session
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # copy, pickle and the like must not make a session
+        if name.startswith("__"):  # copy, pickle and the like must not cause a session to be made
             raise AttributeError(name)
         return getattr(self.session, name)
 
@@ -82,7 +82,7 @@ def _make_timed(what: str, make: Callable[[], Any]) -> Any:
 
 
 def parallelism_of(spark: SparkSession) -> int:
-    """The number of tasks of a session that run at the same time."""
+    """How many tasks of a session run at the same time."""
     if isinstance(spark, DeferredSession):
         return spark.parallelism
     return int(spark.sparkContext.defaultParallelism)

@@ -16,12 +16,13 @@ _NOISY = (
     "org.apache.spark.scheduler.TaskSetManager",
 )
 _PYSPARK = "SQLQueryContextLogger"
-"""PySpark's logger of whole Java traces."""
+"""PySpark's logger of full Java stack traces."""
 
 
 class SharedSilence:
-    """Loggers that are silent while anybody wants them to be. Levels belong to the process, and
-    jobs run side by side: the first to come keeps the levels, the last to leave restores them."""
+    """Loggers that are silent as long as anyone wants them to be. Log levels belong to the process,
+    and jobs run side by side: the first job to come saves the levels, the last to leave restores
+    them."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -30,7 +31,7 @@ class SharedSilence:
 
     @contextmanager
     def held(self, silence: Callable[[], Callable[[], None]]) -> Iterator[None]:
-        """``silence`` returns what restores the levels."""
+        """``silence`` returns a function that restores the levels."""
         with self._lock:
             if self._users == 0:
                 self._restore = silence()
@@ -49,8 +50,8 @@ _silence = SharedSilence()
 
 @contextmanager
 def quiet_executors(spark: SparkSession) -> Iterator[None]:
-    """Silences local executors, which log to our own stderr: dozens of lines of Java for an
-    exception that is reported anyway. Executors of a cluster keep logging."""
+    """Silences local executors, which log to our own stderr: they print dozens of lines of Java for
+    an exception that is reported anyway. Executors of a cluster keep logging."""
     with _silence.held(lambda: _silence_loggers(spark)):
         yield
 
@@ -83,7 +84,7 @@ def _silence_java(spark: SparkSession) -> Callable[[], None]:
         levels = []
 
     def restore() -> None:
-        with suppress(Exception):  # the JVM may have gone
+        with suppress(Exception):  # the JVM may be gone
             for name, level in levels:
                 log4j.core.config.Configurator.setLevel(name, level)
 

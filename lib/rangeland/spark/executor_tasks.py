@@ -1,8 +1,8 @@
 """Reads the slices of one task in an executor, writes files and returns receipts.
 
-Imports are few, since every new Python worker pays for them. A task either returns a receipt for
-each of its slices or raises. A retry or a speculative copy writes its own files, and only the files
-of the result that Spark accepts are ever committed.
+There are few imports, because every new Python worker has to load them. A task either returns a
+receipt for each of its slices or raises an error. A retry or a speculative copy writes files of its
+own, and only the files in the result that Spark accepts are ever committed.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
-    """The settings with which a task writes: its rows, and the bytes that cannot be decoded if they
-    have a quarantine."""
+    """The settings with which a task writes: for its rows, and for bytes that cannot be decoded if
+    they are quarantined."""
 
     files: FileWriterSettings
     quarantine: QuarantineWriterSettings | None = None
 
 
 class TaskReceipts:
-    """Counts what a task reads of its slices, and quarantines bytes that cannot be decoded. Without
-    a quarantine, those are only counted."""
+    """Counts what a task reads of its slices, and quarantines bytes that cannot be decoded. If
+    there is no quarantine, they are only counted."""
 
     def __init__(
         self,
@@ -73,7 +73,8 @@ def read_and_write(
 ) -> TaskResult:
     """Reads the slices to their ends and writes their rows, which are not visible yet.
 
-    Raises what reading or writing raises, after removing its files."""
+    Raises what reading or writing raises, after removing the files that it wrote.
+    """
     receipts = TaskReceipts(slices, settings, writer.quarantine)
     files = FileWriter(writer.files)
     try:

@@ -1,9 +1,10 @@
-"""Finds by trial the records that a transform fails on: Spark reports neither offsets nor slices.
+"""Finds the records on which a transform fails by trial, because Spark reports neither offsets nor
+slices.
 
 The slices of the failed task are read through the transform again, then half of them, and so on,
-for a few seconds. Only slices that failed in a trial are named, so for a transform that fails now
-and then, or only with all of its input, the result is a wider range. If a policy leaves such
-records out, all of them are searched for.
+for a few seconds. Only slices that failed in a trial are named, so if a transform fails only now
+and then, or only on all of its input, the result is a wider range. If a policy leaves such records
+out, the search looks for all of them.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SEARCH_S = 10
-"""How long to search: the run has failed already, and the search only improves its error."""
+"""How long to search: the run has failed already, and the search can only improve its error."""
 NAMED = 3
-"""How many slices an error names, to show what the failing records have in common."""
+"""How many slices an error names, so that it shows what the failing records have in common."""
 TRIED = 20
-"""If this many records fail before one passes, the transform is at fault."""
+"""If this many records fail before one passes, the transform itself is at fault."""
 Slices = Sequence[Slice]
 
 
 class Trials:
-    """Reads slices of a plan through its transform again. ``read`` makes a data frame for tasks."""
+    """Reads slices of a plan through its transform again. ``read`` makes a data frame for given
+    tasks."""
 
     def __init__(
         self, spark: SparkSession, transform: Transform, read: Callable[[Sequence[Slices]], Any]
@@ -64,7 +66,7 @@ def failed_slices(tasks: Sequence[Slices], failed: int | None) -> list[Slice]:
 
 @dataclass(frozen=True, slots=True)
 class FailingRecord:
-    """A record on which a transform fails even if it gets no other."""
+    """A record on which a transform fails even if it gets no other record."""
 
     slice: Slice
     raised: RaisedByTransform
@@ -89,13 +91,14 @@ class RecordSearch:
 
     def search(self, slices: Slices) -> list[FailingRecord]:
         """The failing records of these slices. Raises NotAttributable if the transform also fails
-        without them, on too many of them or on each one tried, and when time runs out."""
+        without them, on too many of them or on every one tried, or if time runs out."""
         if slices:
             self._search(list(slices), is_known=False)
         return self.found
 
     def _search(self, slices: list[Slice], *, is_known: bool) -> int:
-        """The number of failing records. ``is_known``: these slices fail as a whole."""
+        """The number of failing records. ``is_known``: it is already known that these slices
+        together fail."""
         halves = _halves(slices, True)
         if halves is None or not is_known:
             failure = self._try(slices)
@@ -125,8 +128,8 @@ class RecordSearch:
 def narrow_slices(
     slices: Slices, fails: Callable[[Slices], object], *, can_cut: bool = True
 ) -> list[Slice]:
-    """The fewest slices that failed, by bisection; empty if not even all of them fail. Any other
-    error ends the search."""
+    """The smallest set of slices that failed, found by bisection; empty if not even all of them
+    together fail. Any other error ends the search."""
     deadline = Deadline(SEARCH_S)
     failing: list[Slice] = []
     candidates = list(slices)
@@ -158,7 +161,7 @@ def _halves(slices: list[Slice], can_cut: bool) -> tuple[list[Slice], list[Slice
 def located_error(
     error: TransformFailed, found: Sequence[Slice], slices: Slices
 ) -> TransformFailed:
-    """The error with its location: in ``found`` if that is not empty, else in ``slices``."""
+    """The error with its location: in ``found`` if that is not empty, otherwise in ``slices``."""
     failed = list(found or slices)
     if not failed:
         return error

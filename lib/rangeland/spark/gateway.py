@@ -1,12 +1,12 @@
-"""Starts the JVM that Spark runs in, and ends it.
+"""Starts the JVM in which Spark runs, and ends it.
 
-PySpark can also start the JVM, but loses track of it if it is interrupted during the start: the JVM
-then runs for some seconds after the command has ended, and prints errors. Here the process is known
-from the beginning. It is in our process group, so a signal to the group reaches it, but it ignores
-Ctrl-C, which is handled in this process.
+PySpark can start the JVM too, but it loses track of it if it is interrupted during the start: the
+JVM then keeps running for some seconds after the command has ended, and prints errors. Here the
+process is known from the beginning. It is in our process group, so a signal to the group reaches
+it, but it ignores Ctrl-C, which is handled in this process.
 
-The JVM's output is read through a pipe and goes to our stderr. So the output can be dropped once
-the JVM is being ended, and the end of all processes that Spark has started can be detected: only
+The JVM's output is read through a pipe and passed on to our stderr. So it can be dropped once the
+JVM is being ended, and it becomes visible when all processes that Spark has started are gone: only
 then does the pipe close.
 """
 
@@ -32,10 +32,10 @@ from rangeland.jvm.class_archive import MAKING
 
 POLL_S = 0.05
 GRACE_S = 30.0
-"""How long a JVM may take to stop Spark and remove its temporary files. It usually takes a second,
-longer on a busy machine."""
+"""How long a JVM may take to stop Spark and remove its temporary files. Usually it takes a second,
+but longer on a busy machine."""
 ARCHIVING_GRACE_S = 5.0
-"""How long to wait for a JVM that has nothing left to do but write an archive of its classes."""
+"""How long to wait for a JVM that has nothing left to do except write an archive of its classes."""
 _STARTUP_LINES = (
     b"WARNING: Using incubator modules: jdk.incubator.vector",
     b"Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties",
@@ -46,11 +46,12 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 logger = logging.getLogger(__name__)
 
 _PY4J_LOGGERS = ("root", "py4j.java_gateway", "py4j.clientserver")
-"""The loggers that py4j uses. A logger's filter does not apply to records of its children."""
+"""The loggers that py4j uses. A logger's filter does not apply to the records of its child
+loggers."""
 
 
 def add_py4j_filter(is_worth_showing: Callable[[logging.LogRecord], bool]) -> None:
-    """Drops records of py4j, and others of the root logger, for which this is False."""
+    """Drops those records of py4j, and of the root logger, for which this returns False."""
     for name in _PY4J_LOGGERS:
         logging.getLogger(name).addFilter(is_worth_showing)
 
@@ -66,18 +67,18 @@ class JvmExited(Exception):
 
 
 class DriverJvm:
-    """A ``spark-submit`` that waits for a Python driver; started by the constructor."""
+    """A ``spark-submit`` process that waits for a Python driver; the constructor starts it."""
 
     def __init__(
         self, command: list[str], environment: Mapping[str, str], *, archives: bool = False
     ) -> None:
         self.grace_s = ARCHIVING_GRACE_S if archives else GRACE_S
         self._quiet = False
-        # It gets none of our own streams, so that nobody who reads them to their end has to wait
-        # for a JVM that is still cleaning up.
+        # It gets none of our own streams, so that nobody who reads those to the end has to wait for
+        # a JVM that is still cleaning up.
         self._popen = subprocess.Popen(
             command,
-            stdin=subprocess.PIPE,  # When it closes because this process died, the JVM ends.
+            stdin=subprocess.PIPE,  # The JVM ends when this closes because our process died.
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=environment,
@@ -95,7 +96,7 @@ class DriverJvm:
         return self._popen.poll() is None
 
     def wait_for_output(self) -> None:
-        """If the JVM has ended, waits until its output has reached our stderr."""
+        """If the JVM has ended, waits until all of its output has reached our stderr."""
         self._relay.join(1)
 
     def quiet(self) -> None:
@@ -103,7 +104,7 @@ class DriverJvm:
         self._quiet = True
 
     def terminate(self) -> None:
-        """Asks the JVM to end and returns at once. A signal handler may call this."""
+        """Asks the JVM to end and returns at once. May be called from a signal handler."""
         self._quiet = True
         self._popen.terminate()
 
@@ -112,7 +113,8 @@ class DriverJvm:
         self._popen.kill()
 
     def end_by_itself(self, timeout_s: float) -> bool:
-        """Asks the JVM to end as if this process had ended, and returns whether it did in time."""
+        """Asks the JVM to end as if this process had ended, and returns whether it ended in
+        time."""
         assert self._popen.stdin is not None
         self._quiet = True
         self._popen.stdin.close()
@@ -146,7 +148,7 @@ class DriverJvm:
 
 def without_startup_lines(output: bytes) -> tuple[bytes, bytes]:
     """The output without the lines that Spark prints at each start, and an incomplete last line
-    that may become one of them."""
+    that may turn out to be one of them."""
     lines = output.splitlines(keepends=True)
     incomplete = b""
     if lines and any(known.startswith(lines[-1]) for known in _STARTUP_LINES):
@@ -155,16 +157,17 @@ def without_startup_lines(output: bytes) -> tuple[bytes, bytes]:
 
 
 class JvmStart:
-    """Spark, or a part of it, is being started while this context is open. SIGINT and SIGTERM then
-    end the JVM, and with it any wait for it, and are delivered once it is gone: a handler that
-    raised in the middle of a start would leave an unknown JVM behind."""
+    """While this context is open, Spark, or a part of it, is being started. SIGINT and SIGTERM then
+    end the JVM, and with it any wait for it, and are delivered only once it is gone: if a handler
+    raised an exception in the middle of a start, it would leave behind a JVM that nobody knows
+    of."""
 
     def __init__(self) -> None:
         self._received: list[int] = []
         self._before: dict[int, Any] = {}
         self._handler_of_spark: Any = None
         self._jvm: DriverJvm | None = None
-        """The JVM that was launched and is not yet connected."""
+        """The JVM that was launched and is not connected yet."""
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._launched_at = 0.0
 
@@ -202,8 +205,8 @@ class JvmStart:
         java_options: Sequence[str] = (),
         class_path: Sequence[str] = (),
     ) -> None:
-        """Starts the JVM of the Spark in ``home``, unless PySpark has one, without waiting for it.
-        ``class_path`` comes after Spark's own jars."""
+        """Starts the JVM of the Spark installation in ``home`` without waiting for it, unless
+        PySpark has one already. ``class_path`` comes after Spark's own jars."""
         if _has_gateway():
             return
         self._folder = tempfile.TemporaryDirectory(prefix="rangeland-jvm-")
@@ -235,7 +238,7 @@ class JvmStart:
         }
 
     def connect(self) -> Any:
-        """Waits for the JVM, gives it to PySpark, and returns py4j's gateway to it. Raises
+        """Waits for the JVM, passes it to PySpark, and returns py4j's gateway to it. Raises
         ``JvmExited``."""
         from pyspark import SparkContext
 
@@ -247,7 +250,7 @@ class JvmStart:
         if self._received or not self._connection.exists():
             jvm.wait_for_output()
             logger.info("The JVM of Spark ended at once", extra={"pid": jvm.pid})
-            raise JvmExited  # leaving this context ends it
+            raise JvmExited  # closing this context ends the JVM
         seconds = round(time.monotonic() - self._launched_at, 3)
         logger.info("Connected to the JVM of Spark", extra={"pid": jvm.pid, "seconds": seconds})
 
@@ -257,7 +260,7 @@ class JvmStart:
         return gateway
 
     def context_made(self) -> None:
-        """Must be called once SparkContext has set its own handler of SIGINT."""
+        """Must be called once SparkContext has installed its own SIGINT handler."""
         if self._before:
             self._handler_of_spark = signal.getsignal(signal.SIGINT)
             self._listen()
@@ -275,8 +278,8 @@ class JvmStart:
         if self._folder is not None:  # The JVM may have been about to write there.
             self._folder.cleanup()
         for number, handler in self._before.items():
-            # As in PySpark, Ctrl-C in a shell cancels Spark's jobs, unless another handler had
-            # been set.
+            # As in PySpark, Ctrl-C in a shell cancels Spark's jobs, unless another handler had been
+            # set.
             if handler is signal.default_int_handler and self._handler_of_spark is not None:
                 handler = self._handler_of_spark if not interrupted else handler
             if handler is not None:
@@ -287,7 +290,7 @@ class JvmStart:
 
 
 _started: list[DriverJvm] = []
-"""The JVM of this process, at most one."""
+"""The JVM of this process: at most one."""
 
 
 def quiet_jvm() -> None:
@@ -309,13 +312,15 @@ def end_jvm() -> None:
 
 
 def await_jvm_end(timeout_s: float) -> None:
-    """Lets the JVM end by itself, as it would after this process, and waits until it has ended."""
+    """Lets the JVM end by itself, as it would after this process, and waits until it has done
+    so."""
     if _started and not _started[-1].end_by_itself(timeout_s):
         logger.info("The JVM of Spark is still running", extra={"pid": _started[-1].pid})
 
 
 def kill_jvm() -> None:
-    """Kills the JVM without waiting. A signal handler may call this while ``end_jvm`` waits."""
+    """Kills the JVM without waiting. May be called from a signal handler while ``end_jvm``
+    waits."""
     for jvm in _started:
         jvm.kill()
 
@@ -330,7 +335,8 @@ def _has_gateway() -> bool:
 
 
 def _quiet_accumulators() -> None:
-    """PySpark's accumulator server prints a traceback if the JVM ends during an update."""
+    """Silences PySpark's accumulator server, which prints a traceback if the JVM ends during an
+    update."""
     context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     server = getattr(getattr(context, "_active_spark_context", None), "_accumulatorServer", None)
     if server is not None:
@@ -356,7 +362,7 @@ def _command(settings: Mapping[str, str], home: str) -> list[str]:
 
 def _connect(connection: bytes) -> Any:
     """Connects PySpark to a running JVM, as spark-submit does. ``connection``: the content of the
-    file in which the JVM describes its port and secret."""
+    file in which the JVM gives its port and secret."""
     from pyspark.java_gateway import launch_gateway
 
     port, length = struct.unpack_from(">ii", connection)

@@ -1,6 +1,6 @@
 """Turns rows into intervals of offsets, and counts them by landed range. Arrow in, values out.
 
-The log's columns have their plain names here, without a table's prefix. Executors and the driver
+Here the log's columns have their plain names, without a table's prefix. Executors and the driver
 use the same functions.
 """
 
@@ -29,7 +29,7 @@ Borders = Mapping[tuple[str, int, str], tuple[list[int], list[int]]]
 
 
 def intervals_of_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The intervals of all rows, by partition: eight bytes are held for each row."""
+    """The intervals of all rows, by partition. Each row takes up eight bytes until the end."""
     offsets_of: dict[tuple[str, int, str], list[np.ndarray]] = {}
     for batch in batches:
         for topic, number, broker, offsets in _groups(pa.Table.from_batches([batch])):
@@ -62,8 +62,8 @@ def intervals_by_partition(table: pa.Table) -> dict[Partition, IntervalArrays]:
 
 
 def count_ranges(batches: Iterable[pa.RecordBatch], borders: Borders) -> Iterator[pa.RecordBatch]:
-    """Rows (partition, kind, number, n). A range, by its number, has n distinct rows; an offset has
-    a duplicate row, or is in no range."""
+    """Rows (partition, kind, number, n). They say that a range, given by its number, has n distinct
+    rows, or that an offset has a duplicate row or is in no range."""
     for batch in batches:
         for topic, number, broker, offsets, _, copies in _groups(pa.Table.from_batches([batch])):
             if (topic, number, broker) not in borders:
@@ -96,7 +96,7 @@ def _repeat(topic: str, number: int, broker: str | None, *, times: int) -> list[
 
 
 def borders_of(landed_ranges: Mapping[Partition, Sequence[LandedRange]]) -> Borders:
-    """The borders of ranges, which are sorted and disjoint in each partition."""
+    """The borders of ranges, which must be sorted and disjoint in each partition."""
     return {
         (p.topic, p.number, p.broker): (
             [landed_range.range.from_offset for landed_range in ranges],
@@ -109,8 +109,8 @@ def borders_of(landed_ranges: Mapping[Partition, Sequence[LandedRange]]) -> Bord
 def counted_ranges(
     table: pa.Table, landed_ranges: Mapping[Partition, int]
 ) -> dict[Partition, CountedRange]:
-    """The sums of the rows of ``count_ranges``, by partition; ``landed_ranges`` has the number of
-    ranges of each."""
+    """The sums of the rows of ``count_ranges``, by partition; ``landed_ranges`` says how many
+    ranges each partition has."""
     rows = {partition: [0] * count for partition, count in landed_ranges.items()}
     duplicates: dict[Partition, list[int]] = {partition: [] for partition in landed_ranges}
     outside: dict[Partition, list[int]] = {partition: [] for partition in landed_ranges}
@@ -130,7 +130,7 @@ def counted_ranges(
 
 
 def _groups(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """(topic, partition, broker, *numbers) of each partition in the rows; the numbers are the
+    """(topic, partition, broker, *numbers) for each partition in the rows; the numbers are the
     remaining columns, as arrays. Rows are sorted once, however many partitions there are."""
     keys = [name for name in _LOG if name in table.column_names]
     names = [name for name in table.column_names if name not in keys]

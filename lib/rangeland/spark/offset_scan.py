@@ -1,8 +1,9 @@
-"""Finds which offsets have rows in a table, as intervals: reads three columns and shuffles nothing.
+"""Finds which offsets have rows in a table, as intervals. It reads three columns and shuffles
+nothing.
 
-Each task collects the offsets it reads, eight bytes a row, and returns their intervals; an offset
-with several rows is in several intervals. Missing files of the table are ignored, unless all are
-asked for, so their rows are reported as holes.
+Each task collects the offsets that it reads, eight bytes per row, and returns their intervals; an
+offset with several rows is in several intervals. Files that are missing from the table are ignored,
+unless all files are required, so their rows show up as holes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NUMBERS = ("int", "bigint")
-"""The types that a column of 32-bit numbers may have: its owner may have widened it."""
+"""The types that a column of 32-bit numbers may have: the table's owner may have widened it."""
 _NEEDED = {"topic": ("string",), "partition": _NUMBERS, "offset": ("bigint",)}
 _HIGHEST = (1 << 31) - 1
 
@@ -46,9 +47,9 @@ def table_frame(
     version: int | None = None,
     all_files: bool = False,
 ) -> Any:
-    """The table as it is now, or in one ``version``. A file that is missing has no rows; with
-    ``all_files``, reading fails instead. Raises TableRefused if these columns of its rows do not
-    say which offset they came from."""
+    """The table as it is now, or in a certain ``version``. A missing file counts as having no rows;
+    with ``all_files``, reading fails instead. Raises TableRefused if these columns of its rows do
+    not say from which offset the rows come."""
     session = requiring_all_files(spark) if all_files else ignoring_missing_files(spark)
     reader = session.read.format("delta")
     frame = (reader if version is None else reader.option("versionAsOf", version)).load(path)
@@ -69,8 +70,8 @@ def intervals_in(
     frame: Any, columns: LogColumns = PLAIN_COLUMNS, *, by_broker: bool = False
 ) -> dict[Partition, IntervalArrays]:
     """The intervals of offsets that have rows, by partition. Rows without an offset are left out.
-    ``by_broker``: partitions are numbered per broker; otherwise a column ``broker`` is not the
-    log's."""
+    ``by_broker``: each broker numbers its own partitions; without it, a column ``broker`` is not
+    the log's."""
     names = [*_NEEDED, *(["broker"] if by_broker else [])]
     plain = _plain(frame, names, columns)
     table = collect_rows(plain.mapInArrow(intervals_of_rows, _spark_schema(INTERVALS)))
@@ -82,8 +83,8 @@ def rows_of_entries(
     landed_ranges: Mapping[Partition, Sequence[LandedRange]],
     columns: LogColumns = PLAIN_COLUMNS,
 ) -> dict[Partition, CountedRange]:
-    """The distinct rows of every range, by offset and position. ``landed_ranges`` of each partition
-    are sorted and disjoint. Raises TableRefused if rows have no position."""
+    """The distinct rows of every range, by offset and position. The ``landed_ranges`` of each
+    partition must be sorted and disjoint. Raises TableRefused if rows have no position."""
     from pyspark.sql import functions as f
 
     types = {name.lower(): kind for name, kind in frame.dtypes}
@@ -120,8 +121,8 @@ def no_positions_error(columns: LogColumns) -> TableRefused:
 
 
 def _plain(frame: Any, names: Sequence[str], columns: LogColumns) -> Any:
-    """These columns of the log, without the table's prefix, in the log's own types. A number that
-    no log has becomes null."""
+    """These columns of the log, without the table's prefix and in the log's own types. A number
+    that no log can have becomes null."""
     from pyspark.sql import functions as f
 
     plain_columns = []
@@ -144,7 +145,7 @@ def files_with(
     offset: int,
     columns: LogColumns = PLAIN_COLUMNS,
 ) -> list[str]:
-    """The files that have a row of the offset: one name for each row."""
+    """The files that have a row for the offset: one name per row."""
     from pyspark.sql import functions as f
 
     rows = frame.where(f.col(columns.topic) == partition.topic)

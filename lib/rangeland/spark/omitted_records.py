@@ -1,8 +1,9 @@
-"""Records that a plan omits because its transform fails on them.
+"""Records that a plan leaves out because its transform fails on them.
 
-They are treated like records that cannot be decoded, by the same policy, if each of them has been
-seen to fail by itself. The tasks get their offsets and withhold them from the transform, which runs
-over all others in one query. If a transform fails on every record, the transform is at fault.
+They are treated like records that cannot be decoded, by the same policy, provided that each of them
+has been seen to fail by itself. The tasks are told their offsets and withhold them from the
+transform, which processes all other records in one query. If a transform fails on every record, the
+transform itself is at fault.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from rangeland.spark.transform import RUN_AGAIN, transform_error
 from rangeland.wording import count_noun
 
 MAX_OMITTED_RECORDS = 100
-"""The most in one plan. More are a sign of a wrong transform rather than of wrong records."""
+"""The most records that one plan may omit. More are a sign that the transform is wrong, not the
+records."""
 SEARCH_S = 60
 """How long each failed task is searched."""
 OMITTING = (Action.SKIP, Action.QUARANTINE)
@@ -38,8 +40,9 @@ logger = logging.getLogger(__name__)
 
 
 class OmittedRecords:
-    """The records that one plan omits while it is read: ``settings`` tell its tasks. ``trial``
-    are the settings for trial reads, which have no receipts and which no other record may end."""
+    """The records that one plan omits while it is being read; ``settings`` tells its tasks about
+    them. ``trial`` has the settings for trial reads, which have no receipts and which no other
+    record must end."""
 
     def __init__(self, name: str, settings: ReadSettings, kind: PlanKind) -> None:
         can_cut = not load_dialect(settings.dialect).capabilities.offsets_are_bytes
@@ -59,8 +62,8 @@ class OmittedRecords:
         self, slices: Sequence[Slice], trials: Trials, error: TransformFailed
     ) -> TransformFailed | None:
         """Searches the slices of a failed task for records on which the transform fails, and omits
-        them from now on. Returns the error if the policy does not allow that, or if they are
-        not to blame."""
+        them from now on. Returns the error if the policy does not allow this, or if no single
+        records are to blame."""
         actions = {self._policy.of(LossKind.UNDECODABLE, s.partition.topic) for s in slices}
         if not self._can_omit or not actions or not actions.issubset(OMITTING):
             return error
@@ -85,8 +88,8 @@ class OmittedRecords:
         return None
 
     def check_some_pass(self, receipts: Iterable[Receipt]) -> None:
-        """Raises TransformFailed if it has failed on all records, and there are several of them, or
-        they are already in quarantine."""
+        """Raises TransformFailed if the transform has failed on all records, and there are several
+        of them or they are already in quarantine."""
         if len(self._records) <= self._most_alone:
             return
         if any(receipt.counts.landed or receipt.counts.filtered for receipt in receipts):

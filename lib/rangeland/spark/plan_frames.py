@@ -1,7 +1,7 @@
 """Data frames of a plan, which read its slices in the executors and have the public columns.
 
-Receipts return through an accumulator, by slice: a stage that Spark runs again reports the same
-receipts.
+Receipts are returned through an accumulator, keyed by slice: a stage that Spark runs again reports
+the same receipts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FRAME_BATCH_BYTES = 8 << 20
-"""The size of an Arrow batch: the JVM holds a whole one at a time, off-heap."""
+"""The size of an Arrow batch, which the JVM keeps off-heap as a whole."""
 ReceiptsBySlice = dict[int, Receipt]
 """Receipts by slice index."""
 
@@ -45,7 +45,7 @@ class _MergedReceipts(AccumulatorParam[ReceiptsBySlice]):
 
 
 def new_receipts(spark: SparkSession) -> Accumulator[ReceiptsBySlice]:
-    """Takes the receipts of data frames."""
+    """An accumulator that collects the receipts of data frames."""
     return spark.sparkContext.accumulator({}, _MergedReceipts())
 
 
@@ -56,9 +56,9 @@ def plan_frame(
     receipts: Accumulator[ReceiptsBySlice] | None = None,
     quarantine: QuarantineWriterSettings | None = None,
 ) -> DataFrame:
-    """The rows of all slices, one Spark partition per task. Every action reads the same offsets
-    again. ``receipts`` takes the receipts of slices that were read to their end; ``quarantine``
-    takes bytes that cannot be decoded, if a policy quarantines them."""
+    """The rows of all slices, with one Spark partition per task. Every action reads the same
+    offsets again. ``receipts`` collects the receipts of slices that were read to their end;
+    ``quarantine`` receives bytes that cannot be decoded, if a policy quarantines them."""
     frozen = [list(task) for task in tasks]
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -79,8 +79,9 @@ def frame_batches(
     receipts: Accumulator[ReceiptsBySlice] | None = None,
     quarantine: QuarantineWriterSettings | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one task in batches that a JVM can hold. Without receipts, skipped records would
-    go unnoticed, so only policies that need none apply."""
+    """The rows of one task, in batches that a JVM can hold. Without ``receipts``, only policies
+    that need none apply: losses that would be held or quarantined fail, and skipped records leave
+    no trace."""
     if receipts is None:
         settings = replace(settings, policy=settings.policy.without_receipts())
     builder = TaskReceipts(slices, settings, quarantine)

@@ -1,6 +1,6 @@
-"""The Python workers of a session: started early, and checked before anything is written.
+"""The Python workers of a session: they are started early, and checked before anything is written.
 
-A cluster's workers run their own Python, with whatever is installed and shipped there. The probe is
+A cluster's workers run their own Python, with whatever is installed or shipped there. The probe is
 a small Spark job whose function needs only the standard library: on each worker it imports what a
 task will import, and reports what is missing. The driver checks the reports. Workers that join
 later are not probed; ``spark_errors`` explains the failures that Spark reports for them.
@@ -24,7 +24,8 @@ from rangeland.spark.spark_errors import SHIPPING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# The imports of a task, in the order in which to fix them. Each may fail by itself.
+# What a task imports, in the order in which problems should be fixed. Each import may fail by
+# itself.
 PACKAGES = ("numpy", "pyarrow", "cramjam", "crc32c")
 MODULES = (
     "rangeland.spark.executor_tasks",
@@ -41,7 +42,8 @@ class PythonWorkers:
 
     is_local: bool
     needs_recheck: bool = False
-    """Whether the probe failed and the failure was reported: the next caller then probes again."""
+    """Whether the probe failed and the failure has been reported: then the next caller probes
+    again."""
     _thread: Thread | None = None
     _reports: list[WorkerReport] = field(default_factory=list)
     _errors: list[Exception] = field(default_factory=list)
@@ -62,9 +64,9 @@ class PythonWorkers:
         return self.is_local or self._thread is None or not self._thread.is_alive()
 
     def wait(self, translate: Callable[[BaseException], BaseException]) -> None:
-        """Waits until workers have been checked. On this machine there is nothing to wait for: they
-        run the driver's own Python. Raises MissingRequirement if they cannot do the work, and
-        Spark's errors, through ``translate``, if they could not be asked."""
+        """Waits until workers have been checked. Local workers need no check, because they run the
+        driver's own Python. Raises MissingRequirement if the workers cannot do the work, and
+        Spark's errors, passed through ``translate``, if they could not be asked."""
         if self.is_local and (lacking := kernel_error()):
             raise _cannot_decode_error(lacking, [platform.node()])
         if self.is_local or self._thread is None:
@@ -82,8 +84,9 @@ _probes: dict[tuple[str, ...], PythonWorkers] = {}
 
 
 def start_workers(spark: SparkSession, more: Sequence[str] = ()) -> PythonWorkers:
-    """Makes the executors start their Python workers and import what a task needs, including the
-    packages ``more`` of this job; once per Spark application, and without waiting."""
+    """Makes the executors start their Python workers and import what a task needs, including this
+    job's additional packages (``more``). Does this once per Spark application, and does not wait
+    for it."""
     context = spark.sparkContext
     names = [*PACKAGES, *more, *MODULES]
     key = (context.applicationId, *names)
@@ -101,7 +104,7 @@ def start_workers(spark: SparkSession, more: Sequence[str] = ()) -> PythonWorker
 
 def import_probe(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[WorkerReport]]:
     """A function for Spark that imports ``names`` and reports the result. It is pickled by value,
-    since a worker may lack this library: it must not refer to anything outside itself."""
+    since a worker may lack this library, so it must not refer to anything outside itself."""
     modules = list(names)
 
     def probe(_: Iterable[int]) -> Iterator[dict[str, Any]]:
@@ -167,7 +170,7 @@ def _cannot_decode_error(error: MissingRequirement, hosts: Sequence[str]) -> Mis
 def _cannot_import_error(worker: WorkerReport, hosts: Sequence[str]) -> MissingRequirement:
     failed: dict[str, str] = worker["failed"]
     packages = [name for name in failed if not name.startswith("rangeland")]
-    # Without its packages this library cannot be imported either: they are the cause.
+    # This library cannot be imported without its packages either, so they are the cause.
     names = packages or ["rangeland"]
     do = "ship it with --py-files; `rangeland submit JOB.yaml` makes the zip and writes the command"
     if packages:

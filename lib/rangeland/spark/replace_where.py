@@ -1,9 +1,9 @@
-"""Replaces the rows of a range in one commit of Spark's Delta writer.
+"""Replaces the rows of a range in one commit made by Spark's Delta writer.
 
 The prepared files are read like the table's own and written with ``replaceWhere``: rows of other
 ranges in the same files stay, and Delta refuses the commit if another writer has changed the
-replaced rows in the meantime. Because of the transaction id a second attempt does nothing. Delta's
-writer does not say whether it has done nothing, so the table's log is asked.
+replaced rows meanwhile. Because of the transaction id, a second attempt does nothing. Delta's
+writer does not say whether it did nothing, so this is looked up in the table's log.
 """
 
 from __future__ import annotations
@@ -35,16 +35,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 RECENT_COMMITS = 20
-"""How many of the newest commits are searched for one that was made just now."""
+"""How many of the newest commits are searched for one that has just been made."""
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _OF_OUR_FILES = {
-    "__globPaths__": "false",  # [, {, * and ? in a path are no pattern
-    "datetimeRebaseMode": "CORRECTED",  # those of Rangeland 0.1 do not say so
+    "__globPaths__": "false",  # [, {, * and ? in a path are not patterns
+    "datetimeRebaseMode": "CORRECTED",  # files of Rangeland 0.1 do not say so
 }
 _OLD_DATES = "READ_ANCIENT_DATETIME"
-"""How a Spark before 4.0 refuses old dates in files that do not say of which calendar they are."""
+"""The name under which Spark before 4.0 refuses old dates in files that do not state their
+calendar."""
 CONFLICTS = ("Concurrent", "ProtocolChanged", "MetadataChanged")
-"""How the names of Delta's exceptions about other writers begin (``DeltaConcurrentExceptions``)."""
+"""The prefixes of the names of Delta's exceptions about other writers
+(``DeltaConcurrentExceptions``)."""
 
 
 def keys_of(frame: Any, by_broker: bool, columns: LogColumns = PLAIN_COLUMNS) -> list[str]:
@@ -55,7 +57,7 @@ def keys_of(frame: Any, by_broker: bool, columns: LogColumns = PLAIN_COLUMNS) ->
 
 
 def condition(frame: Any, ranges: Sequence[Range], columns: LogColumns = PLAIN_COLUMNS) -> str:
-    """The condition for the rows of the ranges, in SQL."""
+    """The SQL condition for the rows of the ranges."""
     quoted = {name.lower(): f"`{name}`" for name in keys_of(frame, True, columns)}
     topic = quoted[columns.topic]
     number = quoted[columns.partition]
@@ -76,9 +78,9 @@ def prepared_frame(
     spark: SparkSession, path: str, files: Sequence[DataFile], schema_json: str
 ) -> Any:
     """The rows of uncommitted files, with the columns of this schema: the one that the table has,
-    or will have. Raises StorageFailed if a file is gone already. Reading them fails if one is
-    missing or damaged, and writing them if one of the table's is, even in a session that ignores
-    such files."""
+    or will have. Raises StorageFailed if a file is already gone. Reading them fails if one is
+    missing or damaged, and writing them fails if one of the table's own files is, even in a session
+    that ignores such files."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
@@ -112,8 +114,8 @@ def prepared_frame(
 
 @contextmanager
 def reading_prepared_files(path: str) -> Iterator[None]:
-    """Raises StorageFailed if Spark cannot read prepared files, such as those of a folder that was
-    removed meanwhile. Nothing is committed then."""
+    """Raises StorageFailed if Spark cannot read prepared files, for example because their folder
+    has been removed. Nothing is committed in that case."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, PySparkException
 
@@ -129,8 +131,8 @@ def compare(
     old: Any, new: Any, columns: LogColumns = PLAIN_COLUMNS, *, by_broker: bool = False
 ) -> ReplacedRange:
     """Compares the rows before and after a replacement, offset by offset. The new rows may have
-    more columns; an offset with several rows is the same only if all of them are. Raises
-    EngineFailed if Spark cannot compare or read them."""
+    more columns; an offset with several rows counts as unchanged only if all of them are. Raises
+    EngineFailed if Spark cannot compare or read the rows."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -138,7 +140,7 @@ def compare(
         old = _with_columns_of(new, old)
         return ReplacedRange(**comparison(old, new, by_broker, columns).first().asDict())
     except (PySparkException, Py4JJavaError) as error:
-        # Such as a column of a type that has no order, or a file that is gone.
+        # For example, a column whose type has no order, or a file that is gone.
         failure = EngineFailed(
             "could not compare new rows with old",
             why=first_line(error),
@@ -148,18 +150,18 @@ def compare(
 
 
 def _with_columns_of(new: Any, old: Any) -> Any:
-    """The old rows with the columns that the new rows add, which are null there."""
+    """The old rows, plus the columns that the new rows add, which are null there."""
     if old.dtypes == new.dtypes:
         return old
     return new.limit(0).unionByName(old, allowMissingColumns=True)
 
 
 def comparison(old: Any, new: Any, by_broker: bool, columns: LogColumns = PLAIN_COLUMNS) -> Any:
-    """A frame with one row, the counts of ``compare``."""
+    """A frame with one row, which contains the counts for ``compare``."""
     from pyspark.sql import functions as f
 
     keys = keys_of(old, by_broker, columns)
-    # Variants have neither an order nor equality; their text has both, with its keys sorted.
+    # Variants have neither an order nor equality; their text, with its keys sorted, has both.
     values = [
         f.to_json(f.col(f"`{name}`")) if kind == "variant" else f.col(f"`{name}`")
         for name, kind in old.dtypes
@@ -185,8 +187,8 @@ def comparison(old: Any, new: Any, by_broker: bool, columns: LogColumns = PLAIN_
 @dataclass(frozen=True, slots=True)
 class RowsChanged:
     """Another writer, such as OPTIMIZE, committed while rows were being replaced, or another driver
-    has made this very replacement. This call replaced nothing, and it can be tried again at once.
-    ``why``: the reason, if there is a conflict Delta's own."""
+    has made this same replacement. This call replaced nothing, and can be repeated at once.
+    ``why``: the reason, in Delta's own words if there is a conflict."""
 
     path: str
     why: str
@@ -196,10 +198,10 @@ def replace_rows(
     new: Any, path: str, where: str, plan_id: PlanId, *, evolves: bool = False
 ) -> RowsChanged | None:
     """Commits ``new``, a ``prepared_frame``, in place of the rows that satisfy ``where``, unless
-    another writer has changed those, or has committed this plan. ``evolves``: the table's schema
-    follows that of the new rows."""
+    another writer has changed those rows or has committed this plan. ``evolves``: the table's
+    schema follows that of the new rows."""
     spark = new.sparkSession
-    # The session may have a text of its own for all commits.
+    # The session may add a text of its own to all commits.
     mark = " ".join(
         filter(None, [spark.conf.get(USER_METADATA, None), f"rangeland {uuid.uuid4()}"])
     )
@@ -240,7 +242,7 @@ def _is_in_log(spark: SparkSession, path: str, mark: str) -> bool:
 
 
 def names_file(error: RangelandError, path: str) -> bool:
-    """Whether an error, or the exception of Spark that it was made from, names this file."""
+    """Whether an error, or the Spark exception from which it was made, names this file."""
     cause = error.__cause__
     chain = _causes(cause) if isinstance(cause, Exception) else ()
     name = path.rpartition("/")[2]

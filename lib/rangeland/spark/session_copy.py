@@ -1,9 +1,9 @@
-"""Readers with their own settings for files that are missing or damaged, and for old dates.
+"""Readers with settings of their own for files that are missing or damaged, and for old dates.
 
-Delta takes these settings from the session that a frame belongs to, and from no option of a reader;
-its writer does so for the rows that it keeps or replaces as well. The session may be the user's,
-and other threads read in it at the same time, so its settings are never changed: each reader has a
-copy of it, made at that moment, with the same settings, views and functions.
+Delta takes these settings from the session to which a frame belongs, not from any option of a
+reader; its writer does the same for the rows that it keeps or replaces. The session may be the
+user's, with other threads reading in it at the same time, so its settings are never changed: each
+reader gets a copy of it, made at that moment, with the same settings, views and functions.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _CALENDARS = (
 
 
 class SessionCopy:
-    """A copy of a session, with these settings. Only the JVM knows it: in Python, its frames belong
-    to the session itself, since one more ``SparkSession`` would take over ``RDD.toDF``, and could
-    become the active one."""
+    """A copy of a session, with these settings. It exists only in the JVM: in Python, its frames
+    belong to the original session, because another ``SparkSession`` would take over ``RDD.toDF``
+    and might become the active one."""
 
     def __init__(self, spark: SparkSession, settings: Mapping[str, str]) -> None:
         self._spark = spark
@@ -41,13 +41,13 @@ class SessionCopy:
 
 
 def ignoring_missing_files(spark: SparkSession) -> SessionCopy:
-    """A copy in which a file that is gone has no rows."""
+    """A copy in which a missing file counts as having no rows."""
     return SessionCopy(spark, {_MISSING: "true"})
 
 
 def requiring_all_files(spark: SparkSession) -> SessionCopy:
     """A copy in which reading and writing fail if a file is gone or damaged, whatever the session
-    itself ignores. Old dates and times are written as they are, which a Spark before 4.0 refuses
-    by itself: Rangeland's own files have them like that, too."""
+    itself ignores. Old dates and times are written as they are, which Spark before 4.0 would refuse
+    by default; Rangeland's own files contain them in that form too."""
     calendars = dict.fromkeys(_CALENDARS, "CORRECTED")
     return SessionCopy(spark, {_MISSING: "false", _CORRUPT: "false", **calendars})

@@ -1,6 +1,7 @@
-"""Failures of Spark, its JVM and its workers, as errors of this library.
+"""Turns failures of Spark, its JVM and its workers into errors of this library.
 
-py4j and PySpark are imported only if one of their errors has occurred: any command may end here.
+py4j and PySpark are imported only if one of their errors has occurred, because any command may end
+here.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rangeland.errors import (
 )
 
 LOST = ("ExecutorLostFailure", "Python worker exited unexpectedly", "executor lost")
-"""How Spark reports that an executor or worker failed, rather than the task."""
+"""Texts by which Spark reports that an executor or worker failed, not the task."""
 SHIPPING = "`rangeland submit JOB.yaml --env packed` packs one and writes the command"
 MAX_LINE = 300
 
@@ -30,7 +31,8 @@ _WORKER = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
 
 
 def translate_spark_error(error: BaseException) -> BaseException:
-    """An error of Spark as one of this library. Our own errors are recognised by their names."""
+    """The error of this library for an error of Spark. Our own errors are recognized by their
+    names."""
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
 
@@ -65,7 +67,8 @@ def translate_spark_error(error: BaseException) -> BaseException:
 
 
 def worker_error(text: str) -> MissingRequirement | None:
-    """The error for a Python worker that lacks something, from Spark's report of its failure."""
+    """The error for a Python worker that lacks something, made from Spark's report of its
+    failure."""
     worker = _WORKER.search(text)
     where = f" on {worker[1]} (executor {worker[2]})" if worker else ""
     if absent := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", text):
@@ -95,7 +98,7 @@ def worker_error(text: str) -> MissingRequirement | None:
 
 
 def jvm_gone_error(error: BaseException) -> EngineFailed:
-    """The error for a call over py4j to a JVM that has ended."""
+    """The error for a py4j call to a JVM that has ended."""
     failure = EngineFailed(
         "the JVM that runs Spark has gone",
         why=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
@@ -107,8 +110,9 @@ def jvm_gone_error(error: BaseException) -> EngineFailed:
 
 
 def catalog_error(what: str, error: Exception) -> RangelandError:
-    """The error for a question that a catalog did not answer. ``what`` names the question. Unless
-    access is denied or there is no such catalog, the metastore may be down, which passes."""
+    """The error for a question that a catalog did not answer. ``what`` describes the question.
+    Unless access is denied or there is no such catalog, the metastore may just be down for a
+    while."""
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
 
@@ -124,7 +128,7 @@ def catalog_error(what: str, error: Exception) -> RangelandError:
         what, why=why, do="check that the catalog's metastore is up, then run again"
     )
     if isinstance(error, PySparkException) and (error.getSqlState() or "").startswith("42"):
-        # The class of SQL states for names that mean nothing.
+        # The class of SQL states for names that do not exist.
         do = "correct sink.table, or give this Spark the catalog that it names"
         failure = JobFileError(what, why=first_line(error), do=do)
     if isinstance(translate(what, chain), TableRefused):
@@ -134,12 +138,13 @@ def catalog_error(what: str, error: Exception) -> RangelandError:
 
 
 def as_own_error(error: Exception) -> RangelandError:
-    """An error of this library as it is; any other exception as ``unexpected_error`` has it."""
+    """An error of this library as it is; any other exception as ``unexpected_error`` converts
+    it."""
     return error if isinstance(error, RangelandError) else unexpected_error(error)
 
 
 def unexpected_error(error: BaseException) -> RangelandError:
-    """An unforeseen exception as one of our errors, with its message and without its traceback."""
+    """One of our errors for an unforeseen exception, with its message but without its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     is_of_jvm = any("py4j" in Path(frame.filename).parts for frame in frames)
     if is_of_jvm:
@@ -159,7 +164,8 @@ def unexpected_error(error: BaseException) -> RangelandError:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message, or of Java's: a query or a trace may follow."""
+    """The first line of an error's message, or of the Java message: a query or a stack trace may
+    follow."""
     from py4j.protocol import Py4JJavaError
 
     text = str(error)

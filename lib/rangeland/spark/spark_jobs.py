@@ -1,9 +1,9 @@
-"""Runs tasks on the executors as one Spark job, watches it and ends it.
+"""Runs tasks on the executors as one Spark job, watches the job and ends it.
 
 Tasks return our own errors as values, so that none of their facts are lost. Errors that may not
-occur on another machine (an unreachable broker, a full disk) are raised while Spark has attempts
-left, so that it tries elsewhere. The progress of each slice is reported through an accumulator; a
-retried or speculative task reports the same again and changes nothing.
+occur on another machine (an unreachable broker, a full disk) are raised as long as Spark has
+attempts left, so that it tries elsewhere. The progress of each slice is reported through an
+accumulator; a retried or speculative task reports the same progress again, which changes nothing.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class TaskProgress:
     read_widths: Mapping[int, int] = field(default_factory=dict)
     """The widths of the slices that have been read, by slice index."""
     results: Mapping[int, TaskResult] = field(default_factory=dict)
-    """The results of tasks, by their first slice; empty if the job itself returns them."""
+    """The results of tasks, keyed by their first slice; empty if the job itself returns them."""
     failure: RangelandError | None = None
-    """The first error of a task that is not tried again."""
+    """The first error of a task that will not be tried again."""
 
     def merge(self, later: TaskProgress) -> TaskProgress:
         return TaskProgress(
@@ -71,7 +71,7 @@ class _MergedProgress(AccumulatorParam[TaskProgress]):
 class TasksToRun:
     """Tasks that read slices and write their rows, as one Spark job. ``on_read`` is called from
     time to time with the widths of the slices read so far, by slice index; ``stop`` ends the job
-    once it is true."""
+    once it returns True."""
 
     spark: SparkSession
     slices: Sequence[Sequence[Slice]]
@@ -87,8 +87,8 @@ def run_tasks(tasks: TasksToRun) -> list[TaskResult]:
 
 
 def run_tasks_until_stopped(tasks: TasksToRun) -> tuple[list[TaskResult], RangelandError | None]:
-    """Like ``run_tasks``, but returns the results of all tasks that have ended by the time ``stop``
-    is true or a task fails, and the error if there was one."""
+    """The same as ``run_tasks``, except that it returns the results of all tasks that have finished
+    by the time ``stop`` returns True or a task fails, and the error if there was one."""
     progress = _new_progress(tasks)
     failure = None
     try:
@@ -107,8 +107,8 @@ def _new_progress(tasks: TasksToRun) -> Accumulator[TaskProgress]:
 def _run(
     tasks: TasksToRun, progress: Accumulator[TaskProgress], *, reports_results: bool
 ) -> list[TaskResult]:
-    """Runs all tasks, which report to ``progress``. Returns their results, unless they report
-    these as well."""
+    """Runs all tasks, which report to ``progress``. Returns their results, unless these are
+    reported there too."""
 
     def polled_error() -> RangelandError | None:
         so_far = progress.value
@@ -194,7 +194,8 @@ class _SparkJob(Generic[R]):
         return self._outcome.exception() is not None
 
     def results(self) -> list[R]:
-        """The results of a job that has ended. Raises the error that Spark's means."""
+        """The results of a job that has ended. Raises our own error for the one that Spark
+        raised."""
         error = self._outcome.exception()
         if error is not None:
             translated = translate_spark_error(error)
@@ -210,8 +211,9 @@ def watch(
     group: str = "",
 ) -> list[R]:
     """Runs a Spark action in another thread, and calls ``poll`` from this one from time to time.
-    The first error that it returns ends the job, and is raised. Raises TasksStopped if ``stop``
-    has ended it. ``group`` is the name of the job in Spark, for later queries about it."""
+    The first error that ``poll`` returns ends the job and is raised. Raises TasksStopped if
+    ``stop`` has ended the job. ``group`` is the name of the job in Spark, for later queries about
+    it."""
     job = _SparkJob(spark.sparkContext, action, group or job_group())
     failure: RangelandError | None = None
     stopped = False
@@ -219,11 +221,12 @@ def watch(
         for _ in job.run():
             error = poll()
             if failure is None and error is not None:
-                # One task has failed for good: the results of the others are not needed.
+                # One task has failed for good, so the results of the others are not needed.
                 failure = error
                 job.cancel_after(failure)
             if failure is None and (stopped or stop()):
-                # Repeated until it ends: the job may not have started at the first call.
+                # Repeated until the job ends, because it may not have started yet at the first
+                # call.
                 stopped = True
                 job.cancel()
     except BaseException:
@@ -258,6 +261,6 @@ def failed_task(spark: SparkSession, group: str) -> int | None:
                 tasks = java.statusStore().taskList(stage, 0, 0, 1, nothing, True, statuses)
                 if tasks.nonEmpty():
                     return int(tasks.head().index())
-    except Exception:  # another Spark may have other names
+    except Exception:  # other versions of Spark may use other names
         return None
     return None

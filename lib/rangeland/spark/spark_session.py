@@ -1,9 +1,9 @@
 """A Spark session with Delta: the existing one, or a new one.
 
-Under ``spark-submit`` and in notebooks a session, or its settings, already exists and is used
-unchanged. Otherwise a local session is started; commands start only the parts that they need
-(``deferred_session``). A session with unsupported versions, or without Delta, is refused with
-advice.
+Under ``spark-submit`` and in notebooks, a session or its settings already exist and are used
+unchanged. Otherwise a local session is started; commands start only those parts of it that they
+need (``deferred_session``). A session with unsupported versions, or without Delta, is refused, and
+the error says what to do.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ DEFAULTS = {
     "spark.sql.extensions": EXTENSION,
     "spark.sql.catalog.spark_catalog": CATALOG,
     "spark.ui.enabled": "false",
-    # Spark's progress bar would write to the same stream as our own.
+    # Spark's progress bar would write to the same stream as ours.
     "spark.ui.showConsoleProgress": "false",
 }
 
@@ -63,10 +63,10 @@ def open_spark(
     table: str = "",
     makes_archive: bool = False,
 ) -> SparkSession:
-    """The active session, or a new one with ``settings`` over the defaults, and with the jars for
-    the store of a ``table``. ``makes_archive``: its JVM may write an archive of its classes when it
-    ends. Raises UsageError if Java or Delta is missing, and what ``jar_files`` raises if jars
-    cannot be fetched."""
+    """The active session, or a new one with ``settings`` on top of the defaults, and with the jars
+    for the store of a ``table``. ``makes_archive``: its JVM may write an archive of its classes
+    when it ends. Raises UsageError if Java or Delta is missing, and what ``jar_files`` raises if
+    jars cannot be fetched."""
     session = open_deferred(app_name, settings, tables=[table], makes_archive=makes_archive)
     return session.session if isinstance(session, DeferredSession) else session
 
@@ -79,13 +79,13 @@ def open_deferred(
     meanwhile: Callable[[], object] = lambda: None,
     makes_archive: bool = False,
 ) -> SparkSession:
-    """Like ``open_spark``, but for many tables, and a new session on this machine is a
+    """The same as ``open_spark``, but for many tables; and a new local session is a
     ``DeferredSession``, which starts only what a command uses. The new JVM starts while
     ``meanwhile`` runs, and is ended if that fails."""
     active = _active_session()
     if active is not None:
         return with_delta(active)
-    # Otherwise a local worker is the python3 on the PATH, which may lack pyarrow.
+    # Otherwise a local worker is the first python3 on the PATH, which may lack pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _is_submitted():
         return _submitted_session(app_name)
@@ -107,14 +107,14 @@ def open_deferred(
     )
     archives = any(MAKING in option for option in options)
     if archives or not is_local_master(conf["spark.master"]):
-        # An archive must have all classes, and a missing cluster must be noticed at once.
+        # An archive must contain all classes, and a missing cluster must be noticed at once.
         _ = session.session
     return cast("SparkSession", session)
 
 
 def _class_path(settings: dict[str, str]) -> list[str]:
     """The session's jars, if its own JVM does all the work. They are removed from the settings: as
-    ``spark.jars`` they would be copied at each start, and their classes never archived."""
+    ``spark.jars`` they would be copied at each start, and their classes would never be archived."""
     if not is_local_master(settings["spark.master"]):
         return []
     return settings.pop("spark.jars").split(",")
@@ -125,7 +125,7 @@ def _archive_options(
 ) -> list[str]:
     home = Path(_home())
     if any(_has_files(folder) for folder in _conf_folders(home)):
-        return []  # A JVM with folders in its class path shares no classes.
+        return []  # A JVM with folders in its class path does not share classes.
     java = find_java(installed_spark().support.java)
     jars = [home / "jars", *map(Path, class_path)]
     archive = ClassArchive.of(java, jars, settings.get("spark.driver.extraJavaOptions", ""))
@@ -135,7 +135,7 @@ def _archive_options(
 
 
 def _conf_folders(home: Path) -> list[Path]:
-    """The folders of settings that Spark has in its class path."""
+    """The configuration folders that Spark puts on its class path."""
     hadoop = [os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")]
     conf = os.environ.get("SPARK_CONF_DIR") or home / "conf"
     return [Path(folder) for folder in (conf, *hadoop) if folder]
@@ -146,13 +146,13 @@ def _has_files(folder: Path) -> bool:
 
 
 def _home() -> str:
-    """The folder of Spark, as PySpark would find it, but without importing PySpark."""
+    """Spark's home folder, found as PySpark would find it, but without importing PySpark."""
     return os.environ.get("SPARK_HOME") or installed_spark().home
 
 
 def _active_session() -> SparkSession | None:
-    """The active session. PySpark is only used if it has been imported already: importing it takes
-    a while, during which the JVM can start."""
+    """The active session. PySpark is used only if it has already been imported: importing it takes
+    a while, during which the JVM could already be starting."""
     if "pyspark.sql" not in sys.modules:
         return None
     from pyspark.sql import SparkSession
@@ -192,7 +192,7 @@ def _make_session(settings: Mapping[str, str]) -> SparkSession:
 
 @contextmanager
 def _translate_start_errors() -> Iterator[None]:
-    """Turns failures of Spark's start into errors with advice."""
+    """Turns failures to start Spark into errors that say what to do."""
     try:
         yield
     except RangelandError:
@@ -207,8 +207,8 @@ def _is_submitted() -> bool:
 
 
 def local_settings(tables: Sequence[str] = ()) -> dict[str, str]:
-    """Settings of a local session: with Delta from our own cache of jars, so that nothing has to be
-    resolved at the start, and with little logging by the JVM."""
+    """The settings for a local session: with Delta from our own cache of jars, so that nothing has
+    to be resolved at the start, and with little logging by the JVM."""
     spark = installed_spark()
     find_java(spark.support.java)
     quiet = Path(__file__).with_name("log4j2.properties")
@@ -219,7 +219,7 @@ def local_settings(tables: Sequence[str] = ()) -> dict[str, str]:
         **DEFAULTS,
         "spark.master": os.environ.get("RANGELAND_MASTER", "local[*]"),
         "spark.driver.memory": os.environ.get("RANGELAND_DRIVER_MEMORY", "1g"),
-        # The defaults, 200 and 50, are for clusters: here most partitions would be empty.
+        # The defaults, 200 and 50, are meant for clusters: here most partitions would be empty.
         "spark.sql.shuffle.partitions": str(max(8, 2 * (os.cpu_count() or 1))),
         "spark.databricks.delta.snapshotPartitions": "4",
         "spark.driver.host": "127.0.0.1",
@@ -230,8 +230,8 @@ def local_settings(tables: Sequence[str] = ()) -> dict[str, str]:
 
 
 def _store_jars(tables: Sequence[str], spark: InstalledSpark) -> list[JarSet]:
-    """The sets of jars with Hadoop's file systems for the stores of these tables, if Spark does not
-    bring them."""
+    """The sets of jars with Hadoop's file systems for the stores of these tables, unless Spark
+    ships them."""
     schemes = {scheme_of(table) for table in tables} & HADOOP_PACKAGES.keys()
     packages = sorted({HADOOP_PACKAGES[scheme] for scheme in schemes})
     return [_hadoop_jars(store, artifact, spark) for store, artifact in packages]
@@ -263,8 +263,8 @@ def _check_versions_are_supported(versions: RuntimeVersions) -> None:
 
 
 def _version_error() -> UsageError | None:
-    """The error if no session started because Spark, Java or Delta is not supported: the original
-    error names a missing method at best. None if the JVM has ended."""
+    """The error to report if no session started because Spark, Java or Delta is not supported; the
+    original error at best names a missing method. None if the JVM has ended."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 

@@ -1,8 +1,10 @@
-"""Which versions of Spark, Scala, Delta and Java this library supports, and which a session has.
+"""Which versions of Spark, Scala, Delta and Java this library supports, and which ones a session
+has.
 
-Each Spark goes with the Delta that is made for it. Landing does not use that Delta (see
+Each Spark release goes with the Delta release made for it. Landing does not use that Delta (see
 ``delta_kernel_loader``), but tables are read and replaced through it. Other versions are refused at
-the start: a landing would fail halfway, with an error from the JVM. Patch releases may differ.
+the start, because a landing would fail halfway with an error from the JVM. Patch releases may
+differ.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ _DELTA = "io.delta.package"
 
 @dataclass(frozen=True, slots=True)
 class DeltaBuild:
-    """Delta for one Spark and Scala: its name for ``--packages``, and its set of jars."""
+    """Delta for one combination of Spark and Scala: its name for ``--packages``, and its set of
+    jars."""
 
     package: str
     jars: JarSet
@@ -31,9 +34,9 @@ class DeltaBuild:
 
 @dataclass(frozen=True, slots=True)
 class SupportedSpark:
-    """A minor release of Spark. ``deltas`` are the minor releases of Delta that are made for it,
-    the newest last; ``builds`` are the ones that our own sessions use, by Scala version. ``java``
-    is the oldest supported version."""
+    """A minor release of Spark. ``deltas`` are the minor releases of Delta made for it, newest
+    last; ``builds`` are the ones that our own sessions use, by Scala version. ``java`` is the
+    oldest supported version of Java."""
 
     spark: str
     deltas: tuple[str, ...]
@@ -90,8 +93,8 @@ class InstalledSpark:
 
 
 def installed_spark() -> InstalledSpark:
-    """The installed Spark, identified by the names of its jars. Raises UsageError if there is none,
-    or none that is supported."""
+    """The installed Spark, identified by the names of its jars. Raises UsageError if Spark is not
+    installed, or not in a supported version."""
     for folder in spark_jar_folders():
         for jar in folder.glob("spark-core_*.jar"):
             scala, version = jar.stem.removeprefix("spark-core_").split("-", 1)
@@ -107,22 +110,22 @@ def installed_spark() -> InstalledSpark:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeVersions:
-    """The versions of one driver."""
+    """The versions that one driver runs."""
 
     pyspark: str
-    """The Python side."""
+    """The version of the Python side."""
     spark: str
     """The version of the JVM side."""
     scala: str
     java: str
     delta: str
-    """The version of Delta for Spark, empty if there is none."""
+    """The version of Delta for Spark; empty if there is none."""
     home: str = ""
-    """The folder of the JVM side."""
+    """The home folder of the JVM side."""
 
 
 def versions_of(jvm: Any) -> RuntimeVersions:
-    """The versions that a driver runs, read from its JVM; no session is needed."""
+    """The versions that a driver runs, read from its JVM; needs no session."""
     from pyspark import __version__ as pyspark
 
     return RuntimeVersions(
@@ -219,6 +222,6 @@ def _minor(version: str) -> str:
 
 
 def _feature(java: str) -> int:
-    """8 for ``1.8.0_412``, 17 for ``17.0.15``; 0 if it cannot be read."""
+    """8 for ``1.8.0_412``, 17 for ``17.0.15``; 0 if it cannot be parsed."""
     match = re.match(r"(?:1\.)?(\d+)", java)
     return int(match.group(1)) if match else 0

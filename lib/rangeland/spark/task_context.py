@@ -1,6 +1,6 @@
-"""A Spark task's place in its job: how it logs, and whether it is tried again.
+"""A Spark task's place in its job: how it logs, and whether it will be tried again.
 
-Imports are few, since every task pays for them.
+There are few imports, because every task has to load them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Out = TypeVar("Out")
 def with_task_logging(
     work: Callable[[Iterable[In]], Iterator[Out]],
 ) -> Callable[[Iterable[In]], Iterator[Out]]:
-    """``work``, logging to stderr with this driver's settings when a worker runs it. Lines name the
-    task as stage.partition.attempt."""
+    """``work``, made to log to stderr with this driver's settings when a worker runs it. Log lines
+    name the task as stage.partition.attempt."""
     settings = current_settings()
 
     def run(items: Iterable[In]) -> Iterator[Out]:
@@ -40,7 +40,7 @@ def configure_task(settings: LogSettings) -> None:
 
 def may_pass_elsewhere(error: RangelandError, attempts: int) -> bool:
     """Whether the error can be retried, perhaps on another machine, and Spark has attempts left.
-    Spark retries a task that raises its error; an error that a task returns ends the run.
+    Spark retries a task that raises its error, whereas an error that a task returns ends the run.
     ``attempts`` is Spark's limit."""
     context = TaskContext.get()
     attempt = context.attemptNumber() if context is not None else attempts

@@ -1,9 +1,9 @@
 """The transform of a job: the user's function from DataFrame to DataFrame.
 
-It is loaded and called here. Whatever the function raises, when it is called or later in Spark's
-tasks, becomes an error that names the function, the exception and the line, for its author to
-correct. Two kinds of error are not the author's: an error of this library that passes through the
-function, and the loss of the engine.
+It is loaded and called here. Whatever the function raises, either when it is called or later in
+Spark's tasks, becomes an error that names the function, the exception and the line, so that its
+author can correct it. Two kinds of error are not the author's: an error of this library that passes
+through the function, and the loss of the engine.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 MAX_MESSAGE = 500
 OURS = "rangeland.errors."
 RUN_AGAIN = "then run again: the same offsets are read"
-# Classes of SQLSTATE for errors of a query or its data, and not of the engine: feature not
-# supported, cardinality, data exception, exceptions of functions, syntax, raise_error.
+# Classes of SQLSTATE for errors in a query or its data, as opposed to the engine: feature not
+# supported, cardinality, data exception, exceptions in functions, syntax, raise_error.
 _QUERY_STATES = ("0A", "21", "22", "38", "39", "42", "P0")
 _FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)', re.MULTILINE)
 _LIBRARIES = ("site-packages", "dist-packages", "pyspark", "py4j", "pyspark.zip", "<frozen")
@@ -42,7 +42,8 @@ _LIBRARIES = ("site-packages", "dist-packages", "pyspark", "py4j", "pyspark.zip"
 
 @dataclass(frozen=True, slots=True)
 class RaisedByTransform:
-    """An exception of a transform: its class, its message, and the line of the author's code."""
+    """An exception raised by a transform: its class, its message, and the line of the author's
+    code."""
 
     exception: str
     message: str
@@ -87,7 +88,7 @@ class Transform:
 
 def load_transform(name: str) -> Transform:
     """The function that ``module:function`` names, from the Python path or the working folder.
-    Raises JobFileError if there is no such function, or its module cannot be imported."""
+    Raises JobFileError if there is no such function, or if its module cannot be imported."""
     module_name, _, function_name = name.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")
@@ -114,7 +115,7 @@ def load_transform(name: str) -> Transform:
 
 
 def transformed_schema(spark: SparkSession, transform: Transform, rows: pa.Schema) -> pa.Schema:
-    """The columns that a transform returns for such rows, without reading anything."""
+    """The columns that a transform returns for such rows, found without reading anything."""
     empty = spark.createDataFrame([], from_arrow_schema(rows))
     spark_schema = transform(empty).schema
     if not spark_schema.fields:
@@ -134,7 +135,7 @@ def transformed_schema(spark: SparkSession, transform: Transform, rows: pa.Schem
 
 
 def raised_error(transform: Transform, error: BaseException) -> TransformFailed | None:
-    """The error for an exception of a transform in Spark's tasks; None if it is not the
+    """The error for an exception of a transform in Spark's tasks; None if the exception is not the
     transform's. Our own tasks in the same stage raise only errors of this library, so any other
     exception comes from the query."""
     raised = raised_of(error)
@@ -166,7 +167,7 @@ def raised_of(error: BaseException) -> RaisedByTransform | None:
         raised = raised_in(text)
         return None if raised.exception.startswith(OURS) else raised
     state = None
-    with suppress(Exception):  # calls the JVM, which may have ended
+    with suppress(Exception):  # this calls the JVM, which may have ended
         state = error.getSqlState()
     if state is None or not state.startswith(_QUERY_STATES):
         return None
@@ -174,7 +175,7 @@ def raised_of(error: BaseException) -> RaisedByTransform | None:
 
 
 def raised_in(text: str) -> RaisedByTransform:
-    """The exception of a Python traceback within any text."""
+    """The exception in a Python traceback that is part of some text."""
     frames = list(_FRAME.finditer(text))
     if not frames:
         return RaisedByTransform("PythonException", _one_line(text))
@@ -197,14 +198,15 @@ def raised_here(error: BaseException) -> RaisedByTransform:
 
 
 def _place(frames: list[tuple[str, int]]) -> str:
-    """``file.py:12`` of the last frame outside libraries, or of the last one if all are inside."""
+    """``file.py:12`` for the last frame outside libraries, or for the last frame if all are
+    inside."""
     own = [f for f in frames if not any(part in f[0] for part in _LIBRARIES)]
     file, line = (own or frames or [("", 0)])[-1]
     return f"{os.path.basename(file)}:{line}" if file else ""
 
 
 def _one_line(text: str) -> str:
-    """The message without the query that Spark appends, on one line."""
+    """The message on one line, without the query that Spark appends."""
     message = text.partition("\n== SQL")[0]
     message = re.sub(r"\s*SQLSTATE: \w{5}.*", "", message, flags=re.DOTALL)
     line = " ".join(message.split())

@@ -1,10 +1,11 @@
-"""Finds which offsets have rows after a transform, if its rows still show it.
+"""Finds which offsets have rows after a transform, if its rows still show this.
 
-A transform may drop rows or multiply them, but not make some of records that were not read; topic,
-partition and offset in its rows show which offsets it kept, with broker if partitions are numbered
-per broker and position if records share an offset. These are collected by partition and sorted once
-at the end, a few bytes each. Without those columns the coverage is unknown. That a row is of the
-record that these columns name is the transform's word: nothing else connects the two.
+A transform may drop or multiply rows, but not make up rows of records that were not read. Topic,
+partition and offset in its rows show which offsets it kept, together with the broker if each broker
+numbers its own partitions, and the position if records share an offset. These are collected by
+partition and sorted once at the end; they take a few bytes each. Without those columns the coverage
+is unknown. That a row really comes from the record named in these columns has to be taken on trust:
+nothing else connects the two.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from rangeland.spark.transform import RUN_AGAIN
 
 @dataclass(frozen=True, slots=True)
 class SeenRecords:
-    """The records that have rows of one task: their number in each slice, by its index, and the
-    first in none of them."""
+    """The records that have rows in one task: how many there are in each slice, by its index, and
+    the first one that is in none of the slices."""
 
     by_slice: Mapping[int, int]
     outside: tuple[Partition, int] | None = None
 
 
 class SeenOffsets:
-    """The offsets in the rows of one task. Columns count only if they have the public types: a
-    transform may have renamed or recast them."""
+    """The offsets in the rows of one task. Columns count only if they have the public types,
+    because a transform may have renamed or recast them."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class SeenOffsets:
         return rows.group_by(self._record).aggregate([])
 
     def records(self) -> SeenRecords | None:
-        """The records that have a row; None if the rows do not show it."""
+        """The records that have a row; None if the rows do not show this."""
         if not self._is_known:
             return None
         slices = by_partition(self._slices)
@@ -114,10 +115,10 @@ def unread_records_error(
     receipts: Mapping[int, Receipt],
     columns: LogColumns = PLAIN_COLUMNS,
 ) -> TransformFailed | None:
-    """The error for rows that are of no record that was read: outside of all slices, or of more
-    records of a slice than it has. Only the rows of one task are compared with a slice, since a
-    record may have rows in several. ``slices`` and ``receipts`` are those that were read, by
-    index."""
+    """The error for rows that belong to no record that was read: they are outside all slices, or
+    there are more records in a slice than it has. Only the rows of one task are compared with a
+    slice, since a record may have rows in several tasks. ``slices`` and ``receipts`` are those that
+    were read, by index."""
     names = f"{columns.topic}, {columns.partition} and {columns.offset}"
     do = f"let it keep {names} as they are, or give other values other names, {RUN_AGAIN}"
     for one in seen:

@@ -1,7 +1,7 @@
 """Lands a plan through a transform, which gets a data frame of the plan's rows.
 
-The rows that the transform returns are written by the same file writer as all rows. A slice that no
-task has read to its end has no receipt, and the proof then fails.
+The rows that the transform returns are written by the same file writer as all other rows. A slice
+that no task has read to its end has no receipt, so the proof fails.
 """
 
 from __future__ import annotations
@@ -52,14 +52,15 @@ def run_transformed(
 ) -> tuple[dict[int, Receipt], list[DataFile]]:
     """Reads through the transform and writes its rows; returns receipts by slice, and files. Raises
     TasksStopped if ``stop`` has ended it, and TransformFailed for exceptions of the transform, with
-    the records that it fails on, and for rows that are of no record that was read.
+    the records on which it fails, as well as for rows that belong to no record that was read.
 
-    If the policy drops records that cannot be decoded, single records on which the transform
-    fails are omitted, and the rest is read again; but not in a plan that replaces rows.
+    If the policy drops records that cannot be decoded, single records on which the transform fails
+    are omitted, and the others are read again; but not in a plan that replaces rows.
 
-    If the rows still have topic, partition and offset, offsets without a row count as filtered. An
-    offset whose rows a transform spreads over several tasks is counted in each of them, so too few
-    offsets may count as filtered."""
+    If the rows still have topic, partition and offset, offsets without a row count as filtered. If
+    a transform spreads the rows of one offset over several tasks, the offset is counted in each of
+    them, so too few offsets may count as filtered.
+    """
     omitted = OmittedRecords(transform.name, tasks.settings, plan.kind)
     while True:
         try:
@@ -80,7 +81,7 @@ def run_transformed(
 
 
 class _FailedTask(Exception):
-    """The transform has failed, in the task of this number if that is known."""
+    """The transform has failed, in the task with this number if it is known."""
 
     def __init__(self, error: TransformFailed, task: int | None) -> None:
         super().__init__(error, task)
@@ -99,7 +100,7 @@ def _read_and_write(
     group = job_group()
 
     def report() -> None:
-        # A copy, since another thread adds to it.
+        # A copy, because another thread adds to it.
         receipts = dict(reported.value)
         tasks.on_read({index: receipt.width for index, receipt in receipts.items()})
 
@@ -161,9 +162,9 @@ def _stopped_early_error(transform: Transform, unread: Sequence[Slice]) -> Trans
 
 
 def _read_the_rest(tasks: TasksToRun, slices: Sequence[Slice]) -> dict[int, Receipt]:
-    """Receipts of slices that Spark has not read to their end, for a query without any rows: its
-    condition is never true, say, or it joins an empty table. These offsets then have no rows, but
-    only reading them shows whether they have markers or damage."""
+    """Receipts for slices that Spark has not read to their end because the query cannot have any
+    rows: for example, its condition is never true, or it joins an empty table. These offsets then
+    have no rows, but whether they contain markers or damage only shows when they are read."""
     reported = new_receipts(tasks.spark)
     frame = _frame_of(tasks, [[slice_] for slice_ in slices], reported)
     watch(tasks.spark, frame.mapInArrow(consume_rows, "n long").collect)
@@ -173,12 +174,13 @@ def _read_the_rest(tasks: TasksToRun, slices: Sequence[Slice]) -> dict[int, Rece
 def _with_filtered(
     receipts: Mapping[int, Receipt], seen: Sequence[SeenRecords]
 ) -> dict[int, Receipt]:
-    """The receipts, with records that have no row as filtered."""
+    """The receipts, in which records that have no row count as filtered."""
     with_rows = sum_by_key(item for one in seen for item in one.by_slice.items())
     corrected = {}
     for index, receipt in receipts.items():
         records = receipt.counts.landed
-        # No task has rows of more: the surplus is of records that have rows in several tasks.
+        # There cannot be more records with rows than this: the surplus are records with rows in
+        # several tasks.
         landed = min(records, with_rows.get(index, 0))
         filtered = receipt.counts.filtered + records - landed
         counts = replace(receipt.counts, landed=landed, filtered=filtered)
