@@ -1,7 +1,8 @@
-"""The command line: options into a job, a job into ``run``, a result onto stdout.
+"""The command line: turns options into a job, a job into a ``run``, and a result into output on
+stdout.
 
 Nothing is decided here. The command modules declare what each command takes, ``run`` and
-``queries`` do the work, ``command_output`` prints the result and ``render`` shows it. Commands
+``queries`` do the work, ``command_output`` prints the result and ``render`` draws it. Commands
 import slow modules themselves, and start Spark last, after everything that can be refused without
 it.
 """
@@ -34,7 +35,7 @@ app = typer.Typer(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The console entry: runs one command and returns its exit code."""
+    """The console entry point: runs one command and returns its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     with command_output(words) as output:
         try:
@@ -52,7 +53,8 @@ def _dispatch(words: list[str], output: CommandOutput) -> int:
     try:
         code = app(args=words, prog_name="rangeland", standalone_mode=False, obj=output)
     except SystemExit as end:
-        # Typer takes each broken pipe for one of stdout or stderr, which never raise it.
+        # Typer assumes that every broken pipe belongs to stdout or stderr, but those never raise
+        # one here.
         broken = end.__context__
         if not isinstance(broken, BrokenPipeError):
             raise
@@ -145,7 +147,7 @@ _COMMANDS = {
     submit_commands.submit: "Build a spark-submit command and the files it ships.",
     landing_commands.demo: "See it work on this machine, with its own broker.",
 }
-"""The line of each command, in the order of the help."""
+"""The one-line description of each command, in the order of the help."""
 
 for _work, _short_help in _COMMANDS.items():
     app.command(cls=_Command, short_help=_short_help)(_work)

@@ -1,10 +1,10 @@
 """The output of a command, and its end: one result on stdout, an exit code, and errors that say
 what to do.
 
-With ``--json`` stdout carries the result and nothing else, down to the file descriptor: anything
-a JVM or a transform prints goes to stderr. Progress, logs, and errors for people always go to
-stderr. Every command ends through ``CommandOutput``: with a result, one of our errors, a mistyped
-option, an interruption or a bug.
+With ``--json``, stdout carries the result and nothing else, down to the file descriptor: anything
+that a JVM or a transform prints goes to stderr. Progress, logs, and errors for people always go to
+stderr. Every command ends through ``CommandOutput``, be it with a result, one of our errors, a
+mistyped option, an interruption or a bug.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 ARCHIVE_S = 120.0
-"""How long to wait for a JVM that writes an archive of its classes: usually that takes seconds, but
-much longer on a busy machine with a slow disk."""
+"""How long to wait for a JVM that is writing an archive of its classes: usually this takes seconds,
+but much longer on a busy machine with a slow disk."""
 TERMINATED = 128 + signal.SIGTERM
 UNREAD = 128 + signal.SIGPIPE
 
@@ -49,7 +49,8 @@ logger = logging.getLogger("rangeland.command")
 
 class CommandOutput:
     """The streams and the exit code of one command. ``writes``: whether the command may land
-    something; ``when_interrupted``: the report of an interruption, if it is known in advance."""
+    something; ``when_interrupted``: what to report after an interruption, if that is known in
+    advance."""
 
     def __init__(self, arguments: Sequence[str], stdout: IO[str]) -> None:
         flags = arguments[: arguments.index("--")] if "--" in arguments else arguments
@@ -65,12 +66,12 @@ class CommandOutput:
 
     def configure_logging(self, settings: LogSettings) -> None:
         """Makes this process, and later its tasks, log to stderr. With JSON, progress and errors
-        are log records too, so that each line that we write to stderr is an object."""
+        are log records too, so that each line that we write to stderr is a JSON object."""
         configure(settings)
         self._logs_json = settings.format is LogFormat.JSON
 
     def progress(self) -> LiveProgress:
-        """The progress display of this command; the same one at each call."""
+        """The progress display of this command; always the same one."""
         if self._progress is None:
             from rangeland.render.progress_view import LiveProgress
             from rangeland.render.text_drawing import console_for
@@ -80,7 +81,7 @@ class CommandOutput:
         return self._progress
 
     def print_result(self, document: dict[str, Any], renderable: RenderableType) -> None:
-        """Prints the JSON with ``--json``, the text otherwise; both on stdout."""
+        """Prints the JSON with ``--json``, otherwise the text; both on stdout."""
         self._stop_progress()
         if self.json:
             self._print_json(document)
@@ -90,14 +91,15 @@ class CommandOutput:
             console_for(self.stdout).print(renderable, crop=False)
 
     def end(self, code: int) -> int:
-        """The exit code of a command that has come to its end with ``code``: 141 instead of 0 if
-        the reader of stdout, such as ``head``, went away before it had everything."""
+        """The exit code for a command that has finished with ``code``: 141 instead of 0 if the
+        reader of stdout, such as ``head``, went away before it had read everything."""
         self.stdout.flush()
         return UNREAD if code == 0 and has_dropped(self.stdout) else code
 
     def fail(self, error: BaseException) -> int:
         """Reports the error and returns its exit code. An error that was caused by an interruption
-        is reported as the interruption: Spark's jobs are cancelled then, or its JVM ends first."""
+        is reported as that interruption: when one occurs, Spark's jobs are cancelled, or its JVM
+        ends first."""
         if self.signals.terminated or _caused_by_interrupt(error):
             return self.report_interruption()
         if not isinstance(error, RangelandError):
@@ -118,8 +120,8 @@ class CommandOutput:
         return error.exit_code
 
     def report_interruption(self) -> int:
-        """Reports what was and was not written, stops Spark's JVM, and returns 130, or 143 after
-        SIGTERM. A second signal kills the JVM without waiting for it to clean up."""
+        """Reports what was written and what was not, stops Spark's JVM, and returns 130, or 143
+        after SIGTERM. A second signal kills the JVM without waiting for it to clean up."""
         self.signals.kill_from_now_on()
         self._stop_progress()
         code = TERMINATED if self.signals.terminated else INTERRUPTED
@@ -139,7 +141,7 @@ class CommandOutput:
             self._progress.done()
 
     def _print_json(self, document: dict[str, Any]) -> None:
-        # ASCII, so that no locale can break the line that machines read.
+        # Plain ASCII, so that no locale can break the line that machines read.
         print(json.dumps(document, default=str), file=self.stdout, flush=True)
 
 
@@ -155,14 +157,14 @@ def _caused_by_interrupt(error: BaseException | None) -> bool:
 
 def usage_error(mistyped: Any, arguments: Sequence[str]) -> UsageError:
     """Typer's error about a mistyped command line (a ``ClickException``) as a ``UsageError``. If
-    the error has no context, the command is the first argument."""
+    the error has no context, the command is assumed to be the first argument."""
     context = getattr(mistyped, "ctx", None)
     commands = [word for word in arguments[:1] if word.isalpha()]
     command = getattr(context, "command_path", None) or " ".join(["rangeland", *commands])
     message = str(mistyped.format_message()).rstrip(".").replace(": Value error, ", ": ")
     if "unexpected extra argument" in message:
-        # The message lists the arguments: with `--set source.security.sasl.password hunter2`, the
-        # password is one of them.
+        # The message lists the arguments: with `--set source.security.sasl.password hunter2`, one
+        # of them is the password.
         message = message.partition(" (")[0] + ", not repeated here"
     option = str(getattr(mistyped, "option_name", ""))
     if (name := re.match(r"-*[\w-]*", option)) and name[0] != option:
@@ -172,10 +174,10 @@ def usage_error(mistyped: Any, arguments: Sequence[str]) -> UsageError:
 
 @contextmanager
 def command_output(arguments: Sequence[str]) -> Iterator[CommandOutput]:
-    """The output of one command. While it is open, with ``--json``, only the result reaches
-    stdout; SIGTERM ends the command as Ctrl-C does."""
+    """The output of one command. While it is open, only the result reaches stdout if ``--json`` is
+    given, and SIGTERM ends the command just as Ctrl-C does."""
     for stream in (sys.stdout, sys.stderr):
-        # A path that the locale cannot encode must not fail a command whose work is done.
+        # A path that the locale cannot encode must not make a command fail whose work is done.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     with dropping_streams():
@@ -194,7 +196,7 @@ def command_output(arguments: Sequence[str]) -> Iterator[CommandOutput]:
 
 
 def _finish_archive() -> None:
-    """Waits for the archive that the JVM writes when it ends, if the environment says so."""
+    """Waits for the archive that the JVM writes when it ends, if the environment asks for this."""
     if "RANGELAND_CLASS_ARCHIVE" not in os.environ:
         return
     from rangeland.jvm.class_archive import (
@@ -211,7 +213,8 @@ def _finish_archive() -> None:
 
 @contextmanager
 def _private_stdout() -> Iterator[IO[str]]:
-    """The real stdout; meanwhile all other writes to stdout, including the JVM's, go to stderr."""
+    """Yields the real stdout; meanwhile everything else that is written to stdout, including by the
+    JVM, goes to stderr."""
     public = sys.stdout
     public.flush()
     try:

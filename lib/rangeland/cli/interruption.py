@@ -17,7 +17,7 @@ NAME = "Interrupted"
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """The report of an interrupted command. ``data``: whether the data is safe, as in errors."""
+    """The report on an interrupted command. ``data``: whether the data is safe, as in errors."""
 
     message: str
     data: str
@@ -57,7 +57,8 @@ OF_SUBMITTED = Interruption(
 
 
 def interruption_of(writes: bool, plans: Sequence[Plan]) -> Interruption:
-    """The interruption of a command that has begun these plans. ``writes``: it may land them."""
+    """The interruption of a command that has begun these plans. ``writes``: whether it may land
+    them."""
     if not writes:
         return READ_ONLY
     if not plans:

@@ -225,8 +225,8 @@ def _preview(
     kind: PlanKind,
     out: Path | None = None,
 ) -> None:
-    """Shows the plan and writes it to the file ``out``; with many tables, each plan to its own file
-    in that folder."""
+    """Shows the plan and writes it to the file ``out``; if there are many tables, ``out`` is a
+    folder, and each plan goes to a file of its own there."""
     are_many = isinstance(jobs, ManyJobs)
     if out is not None and are_many:
         _make_empty_folder(out)
@@ -263,13 +263,13 @@ def _preview(
 
     try:
         run_table_command(output, jobs, table_command, asks_brokers=True)
-    finally:  # Some plans may have been written although others have failed.
+    finally:  # Some plans may have been written even though others have failed.
         if written and not output.quiet:
             print(f"Written to {out}. Land it with: rangeland apply {out}", file=sys.stderr)
 
 
 def _make_empty_folder(out: Path) -> None:
-    """Raises UsageError if the folder has files: they might be older plans."""
+    """Raises UsageError if the folder contains files: they might be older plans."""
     try:
         out.mkdir(exist_ok=True)
         is_empty = not any(out.iterdir())
@@ -284,7 +284,7 @@ def _make_empty_folder(out: Path) -> None:
 
 
 def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) -> None:
-    """Applies each plan file of a folder that ``plan --out`` has written."""
+    """Applies each plan file in a folder written by ``plan --out``."""
     from rangeland.fleet.job_folders import files_in
     from rangeland.fleet.topic_jobs import FailedFile, LoadedFile
     from rangeland.landing.drafts.plan_file import job_of_plan, read_plan_file

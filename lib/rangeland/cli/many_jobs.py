@@ -1,7 +1,8 @@
-"""Runs a command for one table or many: several job files, a folder of them, or a table per topic.
+"""Runs a command for one table or for many: several job files, a folder of them, or a table per
+topic.
 
-A command first loads its files. With one job of one table it prints its result. Otherwise the
-same work is done for each table in one Spark session, and the result lists the jobs.
+A command first loads its files. If they make one job with one table, it prints the result.
+Otherwise it does the same work for each table in one Spark session, and the result lists the jobs.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ Parallel = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class TableCommand:
-    """The work of a command on one table, and how its result is drawn. ``work_for_many`` does it
-    for many tables together; without it each of them is worked on separately."""
+    """What a command does with one table, and how its result is drawn. ``work_for_many`` does it
+    for many tables together; without it, each table is worked on separately."""
 
     work: Callable[[TableJob, Any, Progress], CommandResult]
     render: Callable[[Any], RenderableType]
@@ -51,18 +52,19 @@ class TableCommand:
 
 
 def work_on_job(work: Callable[..., CommandResult], **options: Any) -> Callable[..., CommandResult]:
-    """``work``, which takes a job, as the work of a ``TableCommand``."""
+    """Turns ``work``, which takes a job, into the work of a ``TableCommand``."""
     return lambda table_job, *context: work(table_job.job, *context, **options)
 
 
 @dataclass(frozen=True, slots=True)
 class ManyJobs:
-    """The command is about many tables, or about files some of which cannot be used."""
+    """The jobs of a command that is about many tables, or about files some of which cannot be
+    used."""
 
     files: list[LoadedFile]
     failed: list[FailedFile]
     parallel: int | None = None
-    """How many tables at a time, if that was given."""
+    """How many tables to work on at a time, if that was given."""
 
 
 def load_jobs(
@@ -96,8 +98,8 @@ def run_table_command(
     asks_brokers: bool = False,
 ) -> None:
     """Does the work for each table, and prints the result. ``table_command`` is called once Spark
-    has been started, so that the JVM starts while it imports modules. ``asks_brokers``: jobs need
-    brokers, so a job whose brokers do not answer fails at once."""
+    is being started, so that the JVM starts while modules are imported. ``asks_brokers``: the
+    command needs brokers, so a job whose brokers do not answer fails at once."""
     if isinstance(jobs, ManyJobs):
         _run_for_many(output, jobs, table_command, asks_brokers=asks_brokers)
         return
@@ -114,8 +116,8 @@ def _run_for_many(
     *,
     asks_brokers: bool,
 ) -> None:
-    """Prints the results, and ends with the most severe exit code. Spark is not started if no
-    file can be used."""
+    """Prints the results, and ends with the most severe exit code. Spark is not started if none of
+    the files can be used."""
     output.when_interrupted = OF_MANY_TABLES if output.writes else None
     if asks_brokers:
         many = _without_unreachable(output, many)
@@ -140,8 +142,8 @@ def _run_for_many(
 
 
 def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
-    """The jobs without the files whose clusters cannot be reached. Files with a pattern are not
-    checked again: their clusters have already been asked for topics."""
+    """The jobs, except those from files whose clusters cannot be reached. Files with a pattern are
+    not checked again, because their clusters have already been asked for topics."""
     from rangeland.cluster_access.broker_check import find_unreachable
     from rangeland.fleet.topic_jobs import FailedFile
 
@@ -165,7 +167,7 @@ def _has_asked_cluster(file: LoadedFile) -> bool:
 
 
 def _session(output: CommandOutput, many: ManyJobs) -> SparkSession:
-    """One session for all, in which the Spark jobs of different tables share the cores fairly."""
+    """One session for all tables, in which their Spark jobs share the cores fairly."""
     tables = [file.job.sink.table for file in many.files]
     names = sorted({file.job.name for file in many.files})
     return start_spark(output, ", ".join(names)[:100], tables, {"spark.scheduler.mode": "FAIR"})

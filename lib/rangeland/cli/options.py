@@ -1,4 +1,4 @@
-"""The options that commands share, and ``command``, which adds the ones that all of them have."""
+"""The options that commands share, and ``command``, which adds those that all commands have."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ P = ParamSpec("P")
 
 
 def parse_path(text: str) -> Path:
-    """The path that an argument names. Raises UsageError for an empty one, which as a path would
-    mean the working directory and all the job files in it."""
+    """The path that an argument names. Raises UsageError for an empty argument, which would
+    otherwise mean the working directory and all the job files in it."""
     if not text:
         raise UsageError(
             "an argument is empty",
@@ -71,7 +71,7 @@ Settings = Annotated[
 
 
 def _common_options(
-    # CommandOutput reads these three from the raw command line, since they also apply to a
+    # CommandOutput reads these three from the raw command line, because they also apply to a
     # command line that cannot be parsed. They are declared here for the parser and the help.
     json: Annotated[
         bool,
@@ -99,9 +99,9 @@ _COMMON = inspect.signature(_common_options, eval_str=True).parameters
 
 
 def command(work: Callable[Concatenate[CommandOutput, P], None]) -> Callable[..., None]:
-    """A Typer command from ``work``, which takes the command's output and its own options; each
-    field of a parameter that is a dataclass is an option. The options that all commands have are
-    added here, and handled before ``work`` is called."""
+    """Makes a Typer command from ``work``, which takes the command's output and its own options; if
+    a parameter is a dataclass, each of its fields is an option. The options that all commands have
+    are added here, and handled before ``work`` is called."""
     parameters = list(inspect.signature(work, eval_str=True).parameters.values())[1:]
     grouped = [p for p in parameters if is_dataclass(p.annotation)]
     groups = {p.name: p.annotation for p in grouped}
@@ -129,7 +129,7 @@ def command(work: Callable[Concatenate[CommandOutput, P], None]) -> Callable[...
 
 
 def _check_settings_are_well_formed(options: Mapping[str, Any]) -> None:
-    """Raises UsageError for a malformed --set, and for a setting where a file is expected."""
+    """Raises UsageError for a malformed --set, and for a setting given where a file is expected."""
     from rangeland.job.job_text import check_settings_are_well_formed
 
     values = [value if isinstance(value, list) else [value] for value in options.values()]
@@ -140,7 +140,7 @@ def _check_settings_are_well_formed(options: Mapping[str, Any]) -> None:
 def load_job_with(
     settings: Sequence[str] | None, until_bound: str | None = None
 ) -> Callable[[Path], tuple[Job, JobText]]:
-    """Loads job files with the options of a command that reads no records."""
+    """Loads job files, with the options of a command that reads no records."""
     from rangeland.job.command_line_overrides import load_job
 
     return functools.partial(load_job, settings=settings or (), until_bound=until_bound)
@@ -153,8 +153,8 @@ def load_with_schemas(
     *,
     check: Callable[[JobText, Job], None] = lambda text, job: None,
 ) -> Callable[[Path], tuple[Job, JobText]]:
-    """Loads job files with the options of a command that reads records. Refuses a schema that
-    cannot be used, and what ``check`` raises UsageError for."""
+    """Loads job files, with the options of a command that reads records. Refuses a schema that
+    cannot be used, and anything for which ``check`` raises UsageError."""
     from rangeland.job.command_line_overrides import load_job
     from rangeland.job.payload_formats import check_schemas_are_usable
 
@@ -168,7 +168,7 @@ def load_with_schemas(
 
 
 def write_out(out: Path, text: str) -> None:
-    """Writes the file of ``--out``. Raises UsageError if it cannot be written."""
+    """Writes the file given by ``--out``. Raises UsageError if it cannot be written."""
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -182,15 +182,15 @@ def write_out(out: Path, text: str) -> None:
 def end_with_result(
     output: CommandOutput, result: CommandResult, renderable: RenderableType
 ) -> None:
-    """Prints a result, and ends the command with its exit code."""
+    """Prints a result, and ends the command with the result's exit code."""
     output.print_result(result.to_json(), renderable)
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 
 
 def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) -> SparkSession:
-    """Starts Spark for a job. ``asks_brokers``: the command needs brokers, so Spark is started
-    once one has answered."""
+    """Starts Spark for a job. ``asks_brokers``: the command needs brokers, so Spark is started only
+    once one of them has answered."""
     if asks_brokers:
         from rangeland.cluster_access.broker_check import check_brokers_answer
 

@@ -1,4 +1,4 @@
-"""The commands that land nothing, and report on logs, tables and ledgers: ``check``, ``status``,
+"""The commands that land nothing but report on logs, tables and ledgers: ``check``, ``status``,
 ``verify``, ``find``, ``reached``, ``sample``, ``schema``."""
 
 from __future__ import annotations
@@ -173,9 +173,9 @@ def find(
 
 
 def parse_idle_after_ms(text: str) -> int:
-    """The value of ``--idle-after``, which is in seconds. Raises UsageError for anything that is
-    not a length of time, such as ``5m`` and ``inf``."""
-    with suppress(ValueError, OverflowError):  # ``round`` has no integer for nan and inf.
+    """The value of ``--idle-after``, which is given in seconds. Raises UsageError for anything that
+    is not a length of time, such as ``5m`` or ``inf``."""
+    with suppress(ValueError, OverflowError):  # ``round`` cannot turn nan and inf into integers.
         idle_after_ms = round(float(text) * 1000)
         if idle_after_ms >= 0:
             return idle_after_ms
@@ -273,7 +273,8 @@ def sample(
 
 
 def write_schema(result: SampleResult, out: Path) -> None:
-    """Raises UsageError if there is no schema, or the file cannot be written."""
+    """Writes the schema to a file. Raises UsageError if there is no schema, or if the file cannot
+    be written."""
     if not result.schema:
         raise UsageError(
             f"--out {out}: there is no schema to write",

@@ -1,4 +1,4 @@
-"""The commands that repair: ``redrive`` lands quarantined records, ``adopt`` accepts a table as it
+"""The commands for repairs: ``redrive`` lands quarantined records, ``adopt`` accepts a table as it
 is, and ``mirror`` commits the offsets of a job's group."""
 
 from __future__ import annotations

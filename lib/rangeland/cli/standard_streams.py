@@ -1,5 +1,5 @@
-"""Stdout and stderr that do not end a command: whoever reads them may go away at any moment, also
-between the entry of a plan and its commit."""
+"""Stdout and stderr that never end a command: whoever reads them may go away at any moment, even
+between entering a plan and committing it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import IO, Any, TextIO, cast
 
 
 class _DroppingStream:
-    """A stream that drops everything once writing has failed with one of these errors. The rest of
-    it is that of the stream that it is given."""
+    """A stream that drops everything once writing has failed with one of these errors. In every
+    other respect it behaves like the stream that it wraps."""
 
     def __init__(self, stream: IO[str], dropped: type[OSError]) -> None:
         self.has_dropped = False
@@ -45,27 +45,27 @@ class _DroppingStream:
 
 
 def stream_for_results(stream: IO[str]) -> TextIO:
-    """Drops after a broken pipe. Every other error, such as that of a full disk, is still one."""
+    """Drops output after a broken pipe. Any other error, such as a full disk, is still raised."""
     return cast(TextIO, _DroppingStream(stream, BrokenPipeError))
 
 
 def stream_for_progress(stream: IO[str]) -> TextIO:
-    """Drops after any error: no run depends on progress, logs and messages."""
+    """Drops output after any error: no run depends on progress, logs and messages."""
     return cast(TextIO, _DroppingStream(stream, OSError))
 
 
 def has_dropped(stream: IO[str]) -> bool:
-    """Whether something that was written to the stream was dropped."""
+    """Whether anything that was written to the stream has been dropped."""
     return isinstance(stream, _DroppingStream) and stream.has_dropped
 
 
 @contextmanager
 def dropping_streams() -> Iterator[None]:
-    """Meanwhile neither stdout nor stderr raises an error if nobody reads it. One that was closed
-    when the process began exists, and nobody reads it."""
+    """Within this context, neither stdout nor stderr raises an error if nobody reads it. A stream
+    that was closed when the process began is replaced by one that nobody reads."""
     before = sys.stdout, sys.stderr
-    # In this order: each takes the lowest descriptor that is free, so that no other file, which a
-    # JVM would then write to, becomes descriptor 1 or 2.
+    # The order matters: each takes the lowest free descriptor, so that no other file becomes
+    # descriptor 1 or 2, to which a JVM would then write.
     stdout = before[0] or _null()
     stderr = before[1] or _null()
     meanwhile = stream_for_results(stdout), stream_for_progress(stderr)
@@ -75,7 +75,7 @@ def dropping_streams() -> Iterator[None]:
     finally:
         sys.stdout, sys.stderr = before
         for stream in meanwhile:
-            stream.flush()  # What a buffer still had would fail as Python ends: exit code 120.
+            stream.flush()  # Otherwise a buffer that is not empty fails as Python ends: exit 120.
 
 
 def _null() -> TextIO:
@@ -83,7 +83,7 @@ def _null() -> TextIO:
 
 
 def _discard(stream: IO[str]) -> None:
-    """From now on what is written to the stream's descriptor, and what is in its buffer, goes
+    """From now on, whatever is written to the stream's descriptor or left in its buffer goes
     nowhere."""
     with suppress(OSError):
         null = os.open(os.devnull, os.O_WRONLY)

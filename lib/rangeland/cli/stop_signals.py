@@ -1,4 +1,5 @@
-"""Handles SIGINT and SIGTERM while a command runs: the first stops it cleanly, the next at once."""
+"""Handles SIGINT and SIGTERM while a command runs: the first signal stops it cleanly, the second at
+once."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ from rangeland.spark.gateway import (
 )
 
 REDELIVERY_S = 0.1
-"""How long to wait before a lost signal is sent again: by then the destructor or callback in which
-it arrived has ended."""
+"""How long to wait before sending a lost signal again: by then, the destructor or callback in which
+it arrived has finished."""
 
 
 class StopSignals:
-    """Handles both signals from entry to exit. SIGTERM, which schedulers send, ends a command as
-    Ctrl-C does: with KeyboardInterrupt."""
+    """Handles both signals from entry to exit. SIGTERM, which schedulers send, ends a command just
+    as Ctrl-C does: with KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.terminated = False
@@ -45,9 +46,9 @@ class StopSignals:
         return self
 
     def run_program(self, command: Sequence[str]) -> int:
-        """Runs a program with this process's streams and returns its exit code. The first signal
-        goes on to it, and is raised here once it has ended, unless it succeeded all the same. A
-        second signal kills it."""
+        """Runs a program with this process's streams and returns its exit code. The first signal is
+        passed on to the program, and is raised here once it has ended, unless it succeeded
+        nevertheless. A second signal kills it."""
         program = _SignalledProgram()
         before = _install(program.receive)
         try:
@@ -60,7 +61,7 @@ class StopSignals:
         return code
 
     def kill_from_now_on(self) -> None:
-        """A signal kills the JVM from now on, without waiting for it to clean up."""
+        """From now on, a signal kills the JVM without waiting for it to clean up."""
         self._cancel_redelivery()
         _install(lambda number, frame: kill_jvm())
 
@@ -78,13 +79,13 @@ class StopSignals:
         raise KeyboardInterrupt
 
     def _is_worth_showing(self, record: logging.LogRecord) -> bool:
-        """False for the tracebacks that py4j logs for calls that end because of a signal: the
-        signal interrupts one call, and calls of other threads fail as the JVM ends."""
+        """False for the tracebacks that py4j logs for calls that a signal has ended: it interrupts
+        one call, and calls of other threads fail when the JVM ends."""
         return not (self._has_received and "py4j" in record.pathname)
 
     def _unraisable(self, dropped: sys.UnraisableHookArgs) -> None:
         """Python's hook for exceptions that cannot propagate, as in destructors and callbacks. An
-        interruption would be lost there, so it is sent again."""
+        interruption would be lost there, so the signal is sent again."""
         if dropped.exc_type is not KeyboardInterrupt:
             sys.__unraisablehook__(dropped)
             return
@@ -94,13 +95,13 @@ class StopSignals:
         self._redelivery.start()
 
     def _cancel_redelivery(self) -> None:
-        """Drops a pending signal: the interruption has been noticed, or it is too late."""
+        """Drops a pending signal: either the interruption has been noticed, or it is too late."""
         if self._redelivery is not None:
             self._redelivery.cancel()
 
 
 class _SignalledProgram:
-    """A program that gets the signals of this process. It stays in our process group, so Ctrl-C
+    """A program that receives the signals of this process. It stays in our process group, so Ctrl-C
     in a terminal reaches it twice, which a JVM does not mind."""
 
     def __init__(self) -> None:
@@ -126,8 +127,8 @@ class _SignalledProgram:
 
 
 def _install(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Signals, Any]:
-    """Installs a handler for both signals and returns the previous ones. Signals that this
-    process was started to ignore stay ignored."""
+    """Installs a handler for both signals and returns the previous ones. Signals that this process
+    was started to ignore stay ignored."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     handlers = {number: signal.getsignal(number) for number in SIGNALS}

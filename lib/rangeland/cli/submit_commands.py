@@ -1,4 +1,4 @@
-"""The command ``submit``, which builds a spark-submit command and the files that it ships."""
+"""The command ``submit``, which builds a spark-submit command and the files to ship with it."""
 
 from __future__ import annotations
 
@@ -134,7 +134,8 @@ def submit(
     files = _shipped_files(job, job_file, choices, options)
     assignments = list(settings or ())
     if choices.deploy_mode == "cluster":
-        # In the file, and after the settings of the user, which may name the schema themselves.
+        # The setting goes into the file, after the user's own settings, which may name the schema
+        # too.
         moved = [f"decode.{name}.schema={path.name}" for name, path in files.schemas.items()]
         job_file = _whole_job_file(job, override(text, moved), options.out)
         assignments += moved
@@ -144,7 +145,7 @@ def submit(
 
 
 def _choices(options: SubmitOptions, spark: InstalledSpark) -> SubmitChoices:
-    """The choices that the options ask for, if a submission with them can work."""
+    """The choices that the options stand for, provided that a submission with them can work."""
     from rangeland.submit.submission import PYTHON, SubmitChoices, check_choices_can_work
 
     default_python = sys.executable if options.master.startswith("local") else PYTHON
@@ -163,7 +164,7 @@ def _choices(options: SubmitOptions, spark: InstalledSpark) -> SubmitChoices:
 
 
 def _flags(settings: Sequence[str], from_bound: str | None, until_bound: str | None) -> list[str]:
-    """The options about the job itself, for the script that lands it."""
+    """The options about the job itself, passed on to the script that lands it."""
     bounds = (("--from", from_bound), ("--until", until_bound))
     range_flags = [f"{flag}={bound}" for flag, bound in bounds if bound is not None]
     return [*(f"--set={setting}" for setting in settings), *range_flags]
@@ -177,7 +178,7 @@ def _run_or_print(
         exit_json = {} if code is None else {"exit": code}
         output.print_result({**result.to_json(), "package": str(package), **exit_json}, "")
     elif not run:
-        print(result.to_shell())  # Not through a console, which would break its lines.
+        print(result.to_shell())  # Not through a console, which would break the lines.
     if code:
         raise typer.Exit(code)
 
@@ -189,7 +190,7 @@ def _ships_jars(delta: str) -> bool:
 
 
 def _with_jars(choices: SubmitChoices, spark: InstalledSpark) -> SubmitChoices:
-    """The choices with the jars of Delta and of Delta Kernel, which are then shipped instead of
+    """The choices with the jars of Delta and of Delta Kernel, which are then shipped rather than
     fetched where the job runs."""
     from rangeland.delta.java_bridge.delta_kernel_loader import DELTA_KERNEL_JARS
     from rangeland.jvm.jars import fetch_jars, jar_files
@@ -244,7 +245,7 @@ def _shipped_files(
 
 
 def _schema_copies(job: Job, out: Path) -> dict[RecordField, Path]:
-    """Copies of the schema files that are on this machine, with names that cannot clash."""
+    """Copies of those schema files that are on this machine, under names that cannot clash."""
     from rangeland.job.payload_formats import whole_schema_file
     from rangeland.submit.shipped_files import write_bytes
 
@@ -257,7 +258,8 @@ def _schema_copies(job: Job, out: Path) -> dict[RecordField, Path]:
 
 
 def _whole_job_file(job: Job, text: JobText, out: Path) -> Path:
-    """The job, with everything it extends, as one file, which is easier to ship."""
+    """The job as a single file, together with everything that it extends, because that is easier to
+    ship."""
     import yaml
 
     from rangeland.submit.shipped_files import write_text
