@@ -1,7 +1,7 @@
 """Applies ``--set``, ``--from`` and ``--until`` to a job file.
 
 A malformed option is a UsageError that names the option. A mistake in the file, or a ``--set`` of a
-field that does not exist, is a JobFileError that names the place.
+field that does not exist, is a JobFileError that says where the mistake is.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def load_job(
 def _bounds_error(
     text: JobText, flags: Mapping[str, str | None], mistakes: Sequence[JobFileMistake]
 ) -> UsageError | JobFileError:
-    """The error for bounds that the job refuses: of usage if an option alone is wrong."""
+    """The error for bounds that the job refuses: a UsageError if only an option is wrong."""
     mistake = mistakes[0]
     flag = text.option_of(mistake.path)
     if mistake.other is None and flag in flags:
@@ -79,10 +79,11 @@ def read_bound(flag: str, text: str) -> Any:
 
 
 def read_partition(job: Job, topic: str, text: str, broker: str = "") -> Partition:
-    """The partition with a number, or with ``1-0``, which also names the broker. The broker stays
+    """The partition given by a number, or by ``1-0``, which also names the broker. The broker stays
     empty if only the table can tell which one is meant.
 
-    Raises UsageError for anything else, and for a broker that should not be named."""
+    Raises UsageError for anything else, and for a broker that must not be named.
+    """
     try:
         partition = parse_partition(topic, text)
     except ValueError as error:
@@ -115,8 +116,8 @@ def _flag_error(flag: str, text: str, expected: str) -> UsageError:
 
 
 def check_range_is_for_backfill(text: JobText, job: Job, *, missing: bool, replace: bool) -> None:
-    """Raises UsageError unless the options of a backfill give a range with both ends; or, for a
-    backfill of what is missing, if they give any, or ask to replace one."""
+    """Raises UsageError unless the options of a backfill give a range with both ends. For a
+    backfill of what is missing, raises it if they give any end, or ask for a replacement."""
     if not missing:
         check_range_is_closed(text, job)
         return
@@ -126,8 +127,8 @@ def check_range_is_for_backfill(text: JobText, job: Job, *, missing: bool, repla
 
 
 def check_range_is_closed(text: JobText, job: Job) -> None:
-    """Raises UsageError, which names the missing options, unless both ends of the range of a
-    backfill are given, and neither is the checkpoint."""
+    """Raises UsageError, which names the missing options, unless both ends of a backfill's range
+    are given and neither is the checkpoint."""
     written = text.values.get("range") or {}
     missing = [flag for flag, side in SIDES.items() if side not in written]
     begins: Bounds = job.range.from_

@@ -1,8 +1,8 @@
 """The connection settings of a job's source; the only place where secrets are read.
 
-References are replaced by secrets here, in the driver, just before they are used; the results are
+Here, in the driver, references are replaced by secrets just before they are used; the results are
 never written anywhere. No server is asked here: ``cluster_access/cluster_lookup`` finds the brokers
-that a ZooKeeper knows.
+that are registered in a ZooKeeper.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ SECRET_IS_KEPT = ("SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
 
 
 def cluster_of_brokers(job: Job, named_brokers: Sequence[tuple[str, Address]]) -> ClusterSettings:
-    """The settings of a cluster with these brokers. Raises JobFileError for a reference to a secret
-    that does not exist, naming the reference."""
+    """The settings of a cluster with these brokers. If a reference points to a secret that does not
+    exist, raises JobFileError, which names the reference."""
     source = job.source
     return ClusterSettings(
         dialect=source.dialect,
@@ -67,8 +67,8 @@ def cluster_of_brokers(job: Job, named_brokers: Sequence[tuple[str, Address]]) -
 
 
 def schema_registry_settings(job: Job, registry: SchemaRegistry) -> RegistrySettings:
-    """The settings to reach the schema registry of a job, with the timeouts of its brokers. Raises
-    JobFileError for a reference to a secret that does not exist."""
+    """The settings for reaching the schema registry of a job, with the timeouts of its brokers.
+    Raises JobFileError if a reference points to a secret that does not exist."""
     timeouts = job.source.timeouts
     return RegistrySettings(
         urls=registry.url,
@@ -95,8 +95,8 @@ def schema_registry_warnings(registry: SchemaRegistry) -> tuple[str, ...]:
 
 
 def zookeeper_access(job: Job) -> ZooKeeperAccess:
-    """The access to the job's ZooKeeper. Raises JobFileError for a reference to a secret that does
-    not exist."""
+    """How to reach and log in to the job's ZooKeeper. Raises JobFileError if a reference points to
+    a secret that does not exist."""
     source = job.source
     security = source.security.zookeeper or ZooKeeperSecurity()
     section = ("source", "security", "zookeeper")
@@ -109,7 +109,7 @@ def zookeeper_access(job: Job) -> ZooKeeperAccess:
 
 
 def groups_in_zookeeper(job: Job) -> bool:
-    """True if groups are kept in ZooKeeper: always for Jafka, and for Kafka if the job names a
+    """Whether groups are kept in ZooKeeper: always for Jafka, and for Kafka if the job names a
     ZooKeeper, as Kafka's old consumers did. RocketMQ's consumers never look there."""
     capabilities = load_dialect(job.source.dialect).capabilities
     return job.source.zookeeper is not None and capabilities.is_in_zookeeper
@@ -119,7 +119,7 @@ def request_for_topics(
     job: Job, known: Iterable[str] = (), times_ms: Iterable[int] = ()
 ) -> SurveyRequest:
     """The request for a survey of the job's logs, whatever its range. ``known`` are topics that may
-    be missing."""
+    not exist any more."""
     return SurveyRequest(
         topics=job.source.topics,
         topic_pattern=job.source.topic_pattern,
@@ -193,7 +193,7 @@ def login_packages(job: Job) -> tuple[str, ...]:
 
 
 def tls_files(job: Job) -> dict[str, Path]:
-    """The PEM files that connections need, by the field that names them."""
+    """The PEM files that connections need, keyed by the field that names them."""
     registry = job.decode.registry
     zookeeper = job.source.security.zookeeper
     sections = {
@@ -218,7 +218,7 @@ def _is_this_host(host: str) -> bool:
 
 
 def _secret(job: Job, reference: str | None, *path: str) -> str:
-    """The secret that a field refers to; empty if it refers to none. An error names the field, and
+    """The secret to which a field refers; empty if it refers to none. An error names the field and
     its place in the job file."""
     if not reference:
         return ""
@@ -272,7 +272,7 @@ def _token(job: Job, token: Token) -> TokenSource:
 
 
 def _path(path: str | None) -> str | None:
-    """The absolute path: a relative one starts in the working directory of the command, and must
+    """The absolute path. A relative path starts in the working directory of the command, and must
     mean the same on executors."""
     return None if path is None else os.path.abspath(path)
 

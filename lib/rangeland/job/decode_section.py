@@ -20,12 +20,12 @@ from rangeland.job.text_patterns import MESSAGE_NAME
 
 _WITHOUT_SCHEMA = ("bytes", "string")
 _FILES = {"json": (".ddl", ".json"), "avro": (".avsc",), "protobuf": (".proto", ".desc", ".pb")}
-"""The endings of schema files by format."""
+"""The suffixes of schema files, by format."""
 _FILE = re.compile(r"[^\s<>(),]+\.(ddl|json|avsc|proto|desc|pb)", re.IGNORECASE)
 
 
 def names_file(schema: str) -> bool:
-    """Whether a schema is the name of a file, and not a schema itself."""
+    """Whether a schema is given as the name of a file, as opposed to the schema itself."""
     return _FILE.fullmatch(schema.strip()) is not None
 
 
@@ -123,14 +123,14 @@ class Decode(Section):
 
     @property
     def schema_files(self) -> dict[RecordField, Path]:
-        """The files that schemas are in, by the field of records that they describe."""
+        """The files that contain schemas, by the field of records that they describe."""
         fields: tuple[RecordField, ...] = ("key", "value")
         schemas = {field: self.payload(field).schema_ or "" for field in fields}
         return {field: Path(name.strip()) for field, name in schemas.items() if names_file(name)}
 
     @property
     def fields_with_schema_ids(self) -> tuple[RecordField, ...]:
-        """The fields, keys and values, that name schemas in the registry."""
+        """Those fields, out of keys and values, that name schemas in the registry."""
         fields: tuple[RecordField, ...] = ("key", "value")
         return tuple(f for f in fields if self.registry and self.payload(f).has_fields)
 

@@ -1,4 +1,4 @@
-"""Reads a job file with the files that it ``extends``, and merges them field by field."""
+"""Reads a job file together with the files that it ``extends``, and merges them field by field."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MAX_BASES = 20
 
 
 def read_job_text(path: Path) -> JobText:
-    """The file, with everything it extends. Raises JobFileError if one of the files cannot be read,
-    is not a YAML mapping, or extends itself."""
+    """The file, merged with everything that it extends. Raises JobFileError if one of the files
+    cannot be read, is not a YAML mapping, or extends itself."""
     return _read(path, (), {})
 
 
@@ -34,9 +34,10 @@ def _read(
     texts: dict[Path, JobText],
     referrer: str = "the job file",
 ) -> JobText:
-    """The text of a file with everything that it extends. ``chain`` are the files that led here,
-    each extending the next; ``referrer`` is the place where the last one names this file. ``texts``
-    are the files read so far: one that many extend is read once."""
+    """The text of a file merged with everything that it extends. ``chain`` lists the files that led
+    here, each extending the next; ``referrer`` is the place where the last one names this file.
+    ``texts`` holds the files read so far, so that a file that many others extend is read only
+    once."""
     if (real := path.resolve()) not in texts:
         texts[real] = _read_file(path, chain, texts, referrer)
     return texts[real]
@@ -79,7 +80,7 @@ def _names_of_bases(text: JobText) -> list[str]:
 
 
 def _overlay(base: JobText, over: JobText) -> JobText:
-    """Mappings are merged; everything else in ``over`` replaces the value in ``base``."""
+    """Merges mappings; anything else in ``over`` replaces the value in ``base``."""
     values = separate_copy(base.values)
     overridden: list[FieldPath] = []
     own = {key: value for key, value in over.values.items() if key != EXTENDS}

@@ -1,7 +1,7 @@
-"""A job file as a pydantic model, and its meaning as values. Each section has a module.
+"""A job file as a pydantic model, and its meaning as values. Each section has its own module.
 
 Unknown keys are errors. ``value_parsers`` parses the values of fields; the descriptions of fields
-become the JSON schema and the table of settings. A secret is only ever a reference
+become the JSON schema and the table of settings. A secret is only ever given as a reference
 (``${env:NAME}``, ``${file:PATH}``); it is looked up when a connection needs it, and never appears
 in a plan, the ledger or a message.
 """
@@ -39,7 +39,8 @@ from rangeland.planning.slices import Slicing
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """The text that a job was made from, if it was; jobs from different texts may be equal."""
+    """The text from which a job was made, if there is one; jobs made from different texts may be
+    equal."""
 
     text: JobText | None = field(default=None, compare=False)
 
@@ -96,19 +97,20 @@ class Job(Section):
 
     @staticmethod
     def load(path: str | Path, overrides: list[str] | None = None) -> Job:
-        """The job of a file, with ``a.b=c`` overrides applied. Raises JobFileError, and UsageError
+        """The job in a file, with ``a.b=c`` overrides applied. Raises JobFileError, and UsageError
         for a malformed override."""
         return Job.of(override(read_job_text(Path(path)), overrides or []))
 
     @staticmethod
     def parse(text: str, name: str = "job") -> Job:
-        """The job of a YAML text; messages call it ``name``."""
+        """The job in a YAML text, which messages call ``name``."""
         return Job.of(parse_job_text(text, name))
 
     @staticmethod
     def of(text: JobText) -> Job:
         result = Job.job_or_mistakes(text)
-        # Not raised inside a handler: pydantic's message repeats field names, secret or not.
+        # Not raised inside a handler: pydantic's message repeats field names, even if they are
+        # secrets.
         if not isinstance(result, Job):
             raise job_file_error(text, result)
         return result
@@ -125,7 +127,7 @@ class Job(Section):
 
     def placed_error(self, error: JobFileError, path: FieldPath) -> JobFileError:
         """An error about a field that only shows when its value is used, with the file and line of
-        the field."""
+        the field added."""
         text = self._origin.text
         if text is None:
             return error
@@ -137,12 +139,12 @@ class Job(Section):
 
     @property
     def application(self) -> str:
-        """Delta's application id of this job's sequence of landings."""
+        """Delta's application id for this job's sequence of landings."""
         return f"rangeland/{self.name}"
 
     def is_own_run(self, plan: Plan) -> bool:
-        """Whether a plan belongs to the sequence of the job's runs, not to a separate one such as
-        a backfill's."""
+        """Whether a plan belongs to the sequence of the job's runs, as opposed to a separate one
+        such as a backfill's."""
         return plan.application == self.application
 
     @property
@@ -164,7 +166,7 @@ class Job(Section):
 
     @property
     def evolution(self) -> Evolution:
-        """The treatment of columns that the table lacks."""
+        """What to do about columns that the table lacks."""
         return Evolution(self.decode.evolution) if self.decode.is_typed else Evolution.FAIL
 
     @property

@@ -1,8 +1,9 @@
-"""Turns the problems that pydantic finds in a job file into mistakes in the file's own terms.
+"""Turns the problems that pydantic finds in a job file into mistakes described in the file's own
+terms.
 
-Pydantic reports problems in terms of Python. Here each gets its position in the file, the path of
-the field as it is written there, the expectation, and for a misspelt field the one that was
-probably meant.
+Pydantic reports problems in terms of Python. Here each of them gets its position in the file, the
+path of the field as it is written there, what was expected, and for a misspelt field the one that
+was probably meant.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ class JobFileMistake:
     suggestion: FieldPath | None = None
     """The field that was probably meant, if this one is unknown."""
     other: FieldPath | None = None
-    """The other field, if the mistake is in what two of them say together."""
+    """The other field, if the mistake lies in the combination of two fields."""
 
     def text(self) -> str:
         if self.suggestion is None:
             return self.expected
-        if display_path(self.suggestion) == display_path(self.path):  # A dot within a name.
+        if display_path(self.suggestion) == display_path(self.path):  # The name contains a dot.
             *section, name = self.suggestion
             return f"{self.expected}; write {name} in the section {display_path(tuple(section))}"
         return f"{self.expected}; did you mean {display_path(self.suggestion)}?"
@@ -72,7 +73,7 @@ def _mistakes(model: type[BaseModel], error: ValidationError) -> list[JobFileMis
     fields = list(fields_of(model))
     mistakes = []
     for path, problem in zip(paths, problems, strict=True):
-        # A mapping under `tls` with a mistake in it is not also "not a boolean".
+        # A mapping under `tls` that contains a mistake is not also reported as "not a boolean".
         if problem["type"] == "bool_type" and any(p[: len(path)] == path != p for p in paths):
             continue
         expected = expectation(path, problem)
@@ -81,14 +82,14 @@ def _mistakes(model: type[BaseModel], error: ValidationError) -> list[JobFileMis
             meant = suggestion(path, fields)
             expected += "" if meant else _fields_beside(path, fields)
         mistakes.append(JobFileMistake(path, expected, meant, _other_path(problem)))
-    # A misspelt field is reported once, not also as the field that is missing.
+    # A misspelt field is reported once, and not a second time as a missing field.
     misspelt = {mistake.suggestion for mistake in mistakes}
     # Neither of the types that `tls` may have is reported without the other.
     return [m for m in dict.fromkeys(mistakes) if m.path not in misspelt]
 
 
 def _path(problem: Any) -> FieldPath:
-    """A field's path as the job file has it: without the names of a union's members."""
+    """A field's path as it appears in the job file: without the names of a union's members."""
     loc: FieldPath = problem["loc"]
     cause = problem.get("ctx", {}).get("error")
     if isinstance(cause, MisplacedKey):
@@ -107,7 +108,7 @@ def _other_path(problem: Any) -> FieldPath | None:
 
 
 def fields_of(model: type[BaseModel], prefix: FieldPath = ()) -> Iterator[FieldPath]:
-    """All fields of a job file, each by its path."""
+    """All fields of a job file, each as a path."""
     for name, field in model.model_fields.items():
         path = (*prefix, field.alias or name)
         yield path
@@ -118,15 +119,17 @@ def fields_of(model: type[BaseModel], prefix: FieldPath = ()) -> Iterator[FieldP
 
 
 def _fields_beside(path: FieldPath, fields: Sequence[FieldPath]) -> str:
-    """The fields of an unknown one's section; empty for the job itself, whose sections are many."""
+    """The fields in an unknown field's section; empty for the job itself, which has too many
+    sections."""
     section = path[:-1]
     names = [str(field[-1]) for field in fields if field[:-1] == section]
     return f"; {display_path(section)} has {', '.join(names)}" if section and names else ""
 
 
 def suggestion(path: FieldPath, fields: list[FieldPath]) -> FieldPath | None:
-    """The field that Kafka's clients call so; or a field of the same section with a similar name,
-    or one with the same name: in a subsection, or in the only other section that has it."""
+    """The field that Kafka's clients call by this name; or a field of the same section with a
+    similar name; or one with the same name in a subsection, or in the only other section that has
+    it."""
     *section, name = path
     if str(name) in KAFKA_NAMES:
         return KAFKA_NAMES[str(name)]

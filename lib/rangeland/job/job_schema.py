@@ -1,11 +1,11 @@
 """The JSON schema of a job file, derived from its models, for editors and validators.
 
-A file may be complete, or a part that another file extends. So required fields are only required
-of a file that names a job and extends nothing; types, values and unknown fields are checked in
-all files. The schema keeps to draft 7, which every editor supports, and inlines all definitions.
+A file may be complete, or be a part that another file extends. So required fields are required only
+of a file that names a job and extends nothing; types, values and unknown fields are checked in all
+files. The schema keeps to draft 7, which every editor supports, and inlines all definitions.
 
-``job_file`` checks everything that a schema cannot express, such as a topic in ``range`` that is
-not among ``topics``.
+Everything that a schema cannot express is checked by ``job_file``: for example, that a topic in
+``range`` is among ``topics``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ schema of a field."""
 
 
 class _Plain(GenerateJsonSchema):
-    """Keeps the titles of our value types, and does not add the names of fields as titles."""
+    """Keeps the titles of our value types, and does not turn the names of fields into titles."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -64,7 +64,7 @@ def schema_text() -> str:
 
 
 def _inline(node: Any, parts: Schema) -> Any:
-    """The node with definitions instead of references; the field's own keywords win."""
+    """The node with definitions in place of references; the field's own keywords win."""
     if isinstance(node, list):
         return [_inline(item, parts) for item in node]
     if not isinstance(node, dict):
@@ -80,8 +80,8 @@ def _inline(node: Any, parts: Schema) -> Any:
 
 
 def _with_plain_default(node: Schema) -> Schema:
-    """The schema with its default as a person would write it, and without the default of a
-    section."""
+    """The schema with its default in the form that a person would write, and without the default if
+    it is a section."""
     if node.get("type") == "object" or isinstance(node.get("default"), dict):
         node.pop("default", None)
     if "size" in (node.get("title"), *(member.get("title") for member in node.get("anyOf", ()))):

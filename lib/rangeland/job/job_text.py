@@ -1,8 +1,9 @@
 """The text of a job file as plain values, each with its position in a file.
 
-One parse of the YAML gives both values and positions, so that an error can name file, line and
-field. ``extends`` merges the text of several files; each value keeps the position it came from.
-Overrides (``--set a.b=c``) are applied last. The meaning of the fields is left to ``job_file``.
+One parse of the YAML gives both values and positions, so that an error can name the file, line and
+field. ``extends`` merges the text of several files; each value keeps the position that it came
+from. Overrides (``--set a.b=c``) are applied last. The meaning of the fields is left to
+``job_file``.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ FieldPath = tuple[str | int, ...]
 
 EXTENDS = "extends"
 SECRETS = ("password", "key_password", "client_secret", "secret_key", "registry.token")
-"""The fields that refer to secrets, by the ends of their paths. A value written there by mistake
-is not repeated."""
+"""The fields that refer to secrets, by the ends of their paths. A value written there by mistake is
+never repeated."""
 SECTIONS_WITH_SECRETS = (("source", "security"), ("decode", "registry"))
 
 _FIELD = re.compile(r"[\w-]+")
@@ -32,7 +33,8 @@ _FIELDS = re.compile(r"(?:[\w-]+(?:\.[\w-]+)*)?")
 
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
-    """The place of a value: the file, by the name that was given, and the line, counted from 1."""
+    """Where a value comes from: the file, under the name that was given, and the line, counted from
+    1."""
 
     file: str
     line: int
@@ -43,9 +45,9 @@ class SourcePosition:
 
 @dataclass(frozen=True, slots=True)
 class JobText:
-    """A job file as plain values. ``values`` are parsed from the file and all that it extends;
-    ``positions`` maps the path of a field to where it was written. ``overridden`` maps the
-    paths that an option has set to the option."""
+    """A job file as plain values. ``values`` are parsed from the file and everything that it
+    extends; ``positions`` maps the path of each field to where it was written. ``overridden`` maps
+    each path that an option has set to that option."""
 
     name: str
     values: dict[str, Any]
@@ -202,7 +204,7 @@ def override(text: JobText, assignments: Sequence[str]) -> JobText:
 
 
 def read_assignment(assignment: str) -> tuple[FieldPath, Any]:
-    """The path and the value of one ``a.b=c``. Raises UsageError, which does not repeat a value."""
+    """The path and the value in one ``a.b=c``. Raises UsageError, which does not repeat a value."""
     form = "write it as --set limits.max_records=1000"
     dotted_path, equals, value = assignment.partition("=")
     path = tuple(dotted_path.split("."))
@@ -256,8 +258,8 @@ def _load_or_none(value: str) -> tuple[Any, yaml.Node | None] | None:
 
 
 def with_value(text: JobText, path: FieldPath, value: Any, option: str = "") -> JobText:
-    """The text with one value set, as ``override`` does with a value that is parsed already.
-    ``option``: what set it, for messages; by default ``--set``."""
+    """The text with one value set: the same as ``override``, for a value that is already parsed.
+    ``option``: what set it, for messages; the default is ``--set``."""
     values = separate_copy(text.values)
     _assign(values, path, value)
     overridden = {**text.overridden, path: option or f"--set {display_path(path)}"}
@@ -277,7 +279,7 @@ def _assign(values: dict[str, Any], path: FieldPath, value: Any) -> None:
 
 
 def separate_copy(value: Any) -> Any:
-    """A deep copy in which values that YAML's aliases shared are separate."""
+    """A deep copy in which values that were shared through YAML aliases are separate."""
     if isinstance(value, dict):
         return {key: separate_copy(item) for key, item in value.items()}
     return [separate_copy(item) for item in value] if isinstance(value, list) else value

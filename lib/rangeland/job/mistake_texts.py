@@ -1,5 +1,5 @@
-"""What is said of a field whose value pydantic refuses: the expectation in the words of a job file,
-with an example of the field's own."""
+"""What to say about a field whose value pydantic refuses: what was expected, in the words of a job
+file, with an example that fits the field."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "sink.partition_by": "[date(timestamp)]",
     "group": "{id: orders-hourly}",
 }
-"""A value for each section and each list, by its path."""
+"""An example value for each section and each list, by its path."""
 
 KAFKA_NAMES: Final[Mapping[str, FieldPath]] = {
     "bootstrap.servers": ("source", "servers"),
@@ -63,7 +63,7 @@ KAFKA_NAMES: Final[Mapping[str, FieldPath]] = {
     "group.id": ("group", "id"),
     "group_id": ("group", "id"),
 }
-"""Fields by the names of Kafka's own clients."""
+"""Fields, by the names that Kafka's own clients use for them."""
 
 _NOT_EMPTY: Final[Mapping[str, str]] = {
     "id": "a name",
@@ -76,14 +76,14 @@ _WHOLE_NUMBERS: Final[Mapping[str, str]] = {
     "_bytes": _SIZE,
     "_per_second": _SIZE,
 }
-"""What a number is, by the end of its field's name."""
+"""What a number stands for, by the end of its field's name."""
 _BOOLEAN_WORDS: Final = {False: "no and off as false", True: "yes and on as true"}
 _TLS: Final = "true, false, or a section such as {ca: /etc/ca.pem}"
 _NOT_TLS: Final = ("model_type", "bool_type", "bool_parsing")
 
 
 def expectation(path: FieldPath, problem: Mapping[str, Any]) -> str:
-    """The text for a problem that pydantic found in the value of a field."""
+    """What was expected instead of the value with which pydantic found a problem."""
     context = problem.get("ctx", {})
     match problem["type"]:
         case "extra_forbidden":
@@ -132,14 +132,15 @@ def _expected_value(
 
 
 def example(path: FieldPath) -> str:
-    """A value of a section or a list."""
+    """An example value for a section or a list."""
     dotted = ".".join(map(str, path))
     below_any = ".".join(map(str, (*path[:-1], _ANY)))
     return EXAMPLES.get(dotted) or EXAMPLES.get(below_any) or "{name: value}"
 
 
 def _expected_text(value: object) -> str:
-    """The expectation for a value that is not text. It is not repeated: it may be a secret."""
+    """What was expected instead of a value that is not text. The value is not repeated: it may be a
+    secret."""
     if isinstance(value, bool):
         return f"a text; YAML reads {_BOOLEAN_WORDS[value]}, unless they are in quotes"
     return "a text; write the number in quotes" if isinstance(value, int | float) else "a text"

@@ -1,7 +1,7 @@
 """The formats of a job's keys and values, made from its section ``decode``.
 
-Schemas in files are read here, in the driver and once per run: tasks get formats as values. So if a
-file changes meanwhile, the types of rows and table still agree.
+Schemas in files are read here, in the driver and once per run; tasks get formats as values. So even
+if a file changes meanwhile, the types of rows and table still agree.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class _UnreadableFile(Exception):
 
 
 def make_row_format(job: Job, schemas: TableFormats | None = None) -> RowFormat | None:
-    """Makes the row format of a job; None where keys and values stay bytes. ``schemas``: from its
-    schema registry, if it has one. Raises JobFileError for a schema that cannot be read or
+    """Makes the row format of a job; None if keys and values stay bytes. ``schemas``: those from
+    its schema registry, if it has one. Raises JobFileError for a schema that cannot be read or
     used."""
     decode = job.decode
     unknown = UnknownFields(decode.unknown_fields)
-    # Unknown fields are only kept for values: keys have no column for them.
+    # Unknown fields are kept only for values: keys have no column for them.
     of_keys = UnknownFields.DROP if unknown is UnknownFields.KEEP else unknown
     key = _format(job, of_keys, "key", schemas)
     value = _format(job, unknown, "value", schemas)
@@ -75,8 +75,8 @@ def make_row_format(job: Job, schemas: TableFormats | None = None) -> RowFormat 
 
 
 def check_schemas_are_usable(job: Job) -> None:
-    """Raises JobFileError for a schema in the job file, or in a file that it names, that cannot be
-    read or used. Asks no server, so it is cheap to do first."""
+    """Raises JobFileError if a schema in the job file, or in a file that it names, cannot be read
+    or used. Asks no server, so it is cheap to do first."""
     decode = job.decode
     if decode.registry is None:
         make_row_format(job)
@@ -88,8 +88,9 @@ def check_schemas_are_usable(job: Job) -> None:
 
 
 def whole_schema_file(job: Job, name: RecordField) -> tuple[str, bytes]:
-    """The ending and the content of a schema file that needs no other: a ``.proto`` file becomes a
-    descriptor set, which has its imports. Raises JobFileError, as ``make_row_format`` does."""
+    """The suffix and the content of a schema file that needs no other files: a ``.proto`` file
+    becomes a descriptor set, which includes its imports. Raises JobFileError, as
+    ``make_row_format`` does."""
     path = job.decode.schema_files[name]
     with _placed_errors(job, name):
         if path.suffix.lower() == ".proto":
@@ -118,7 +119,7 @@ def _format(
 
 @contextmanager
 def _placed_errors(job: Job, name: RecordField) -> Iterator[None]:
-    """Turns what is wrong with a schema into a JobFileError that names its place."""
+    """Turns problems with a schema into a JobFileError that says where the schema is."""
     field = f"decode.{name}.schema"
     schema = (job.decode.payload(name).schema_ or "").strip()
     file = schema if names_file(schema) else ""
@@ -150,14 +151,15 @@ def _with_fields(
 
 
 def _compile(path: Path) -> bytes:
-    """The descriptors of a file and of its imports from its own folder and the folders below."""
+    """The descriptors of a file and of its imports, which may be in its own folder or in folders
+    below."""
     files: dict[str, str] = {}
     waiting = [path.name]
     while waiting:
         name = waiting.pop()
         file = path.parent / name
         if name in files or (files and not file.is_file()):
-            continue  # Google's own file, or a missing one, which the compiler reports
+            continue  # one of Google's own files, or a missing one, which the compiler reports
         files[name] = _read_text(file)
         waiting += _IMPORT.findall(files[name])
     return _descriptors(path.name, tuple(files.items()))

@@ -37,7 +37,8 @@ class RangeSpec(Section):
 
     @model_validator(mode="after")
     def _begins_before_it_ends(self) -> RangeSpec:
-        """Refuses what no log can have; what the log decides shows when the range is resolved."""
+        """Refuses what is impossible in any log; what depends on the log shows when the range is
+        resolved."""
         for of, lower, upper in self._pairs():
             match lower, upper:
                 case AtTime(begin_ms), AtTime(end_ms) if begin_ms > end_ms:
@@ -51,7 +52,7 @@ class RangeSpec(Section):
         return self
 
     def _pairs(self) -> Iterator[tuple[str, Bound | None, Bound | None]]:
-        """The name of each listed partition with its two bounds; then those of all others."""
+        """The name of each listed partition with its two bounds; then the bounds for all others."""
         for partition in sorted({*self.from_.listed, *self.until.listed}):
             yield f" of {partition}", self.from_.of(partition), self.until.of(partition)
         if not (self.from_.only_listed or self.until.only_listed):

@@ -70,7 +70,7 @@ def _table(fields: Schema, required: Schema) -> str:
 
 
 def value_text(node: Schema) -> str:
-    """The values that a field takes, briefly."""
+    """The values that a field takes, in brief."""
     if "anyOf" in node and node.get("title") != "size":
         kinds = [value_text(member) for member in node["anyOf"] if member.get("type") != "null"]
         return ", ".join(dict.fromkeys(kinds))
@@ -95,7 +95,7 @@ def value_text(node: Schema) -> str:
 
 
 def default_text(node: Schema) -> str:
-    """The default as a person would write it; empty without one."""
+    """The default in the form that a person would write; empty if there is none."""
     default = node.get("default")
     if default in (None, "", []):
         return ""
@@ -103,7 +103,7 @@ def default_text(node: Schema) -> str:
 
 
 def updated_page(page: str) -> str:
-    """The page with a new text between the marks. Raises ValueError without marks."""
+    """The page with new text between the marks. Raises ValueError if the marks are missing."""
     before, begin, tail = page.partition(BEGIN)
     _, end, after = tail.partition(END)
     if not begin or not end:

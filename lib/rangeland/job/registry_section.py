@@ -1,4 +1,4 @@
-"""The `decode.registry` section of a job file: the schema registry whose ids are in records."""
+"""The `decode.registry` section of a job file: the schema registry whose ids are in the records."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ URLS: Schema = {
 
 
 def parse_urls(value: object) -> tuple[str, ...]:
-    """One URL or a list of them. Raises ValueError without repeating a URL, which may hold a
-    password."""
+    """One URL or a list of them. Raises ValueError, which does not repeat a URL, because it may
+    contain a password."""
     urls = [value] if isinstance(value, str) else value
     if not isinstance(urls, list | tuple) or not urls:
         raise ValueError("a URL such as http://registry:8081, or a list of them")

@@ -1,6 +1,7 @@
-"""Secrets in a job file: references, ``${env:NAME}`` or ``${file:PATH}``, never secrets themselves.
+"""Secrets in a job file: references, ``${env:NAME}`` or ``${file:PATH}``, never the secrets
+themselves.
 
-They are checked where the file is read, and looked up where a connection's settings are made.
+They are checked where the file is read, and looked up where the settings of a connection are made.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _REFERENCE = r"\$\{(env|file):[^}]+\}"
 
 
 def parse_secret(value: object) -> object:
-    """The reference to a secret: a job file may not contain the secret itself. Raises
+    """The reference to a secret; a job file must not contain the secret itself. Raises
     ValueError."""
     if isinstance(value, str) and re.fullmatch(_REFERENCE, value):
         return value
@@ -38,7 +39,7 @@ SecretRef = Annotated[str, BeforeValidator(parse_secret), WithJsonSchema(SECRET)
 
 
 def secret_references(section: BaseModel) -> list[str]:
-    """The references in a section and in those below it, each once, in their order."""
+    """The references in a section and in the sections below it, each once, in order."""
     found: dict[str, None] = {}
 
     def search(value: object) -> None:
@@ -83,7 +84,7 @@ def _secret_in(path: str, reference: str) -> str:
         else:
             text = content.decode("utf-8")
     except UnicodeDecodeError:
-        pass  # Raised below, since this exception contains the secret.
+        pass  # Raised below, because this exception contains the secret.
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
     if text is None:

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict
 
 
 class MisplacedKey(ValueError):
-    """A mistake that only shows when a whole section is checked. ``field`` is the path of the
-    field within that section."""
+    """A mistake that shows only when a whole section is checked. ``field`` is the path of the field
+    within that section."""
 
     lead: ClassVar[str] = "expected "
 
@@ -19,14 +19,14 @@ class MisplacedKey(ValueError):
 
 
 class UnneededKey(MisplacedKey):
-    """A field that has no meaning beside the others; the text says why."""
+    """A field that makes no sense together with the others; the text says why."""
 
     lead = "remove it: "
 
 
 class FieldConflict(MisplacedKey):
-    """A mistake that is a whole sentence, about a field and perhaps ``other``, the path of another
-    in the same section."""
+    """A mistake described by a complete sentence, about a field and perhaps ``other``, the path of
+    another field in the same section."""
 
     lead = ""
 

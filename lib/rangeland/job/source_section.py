@@ -142,13 +142,13 @@ class Source(Section):
 
     @property
     def names_brokers(self) -> bool:
-        """True if the servers are enough to find and name all brokers."""
+        """Whether the servers are enough to find and name all brokers."""
         if load_dialect(self.dialect).capabilities.has_metadata:
             return bool(self.servers)
         return bool(self.servers) and all(name.isdecimal() for name, _ in self.named_brokers)
 
     def name_cluster(self, cluster: Cluster | None) -> Cluster | None:
-        """The cluster under the job's name for it, with the registry's addresses."""
+        """The cluster under the name that the job gives it, with the registry's addresses."""
         if cluster is None:
             return None
         renamed = replace(cluster, id=self.cluster or cluster.id)
@@ -163,7 +163,7 @@ class Source(Section):
         return ", ".join(self.servers) if uses_servers else f"the registry at {self.zookeeper}"
 
     def reads(self, topic: str) -> bool:
-        """Whether this is a topic of the job."""
+        """Whether the job reads this topic."""
         if self.topic_pattern:
             return matches(self.topic_pattern, topic)
         return topic in self.topics
@@ -172,7 +172,7 @@ class Source(Section):
     @classmethod
     def _addresses(cls, servers: tuple[str, ...]) -> tuple[str, ...]:
         for server in servers:
-            if "@" in server:  # What precedes it is not repeated: it may be a password.
+            if "@" in server:  # The part before it is not repeated: it may be a password.
                 raise ValueError("host:port without user or password; see source.security")
             try:
                 parse_named_broker(server)
@@ -183,7 +183,7 @@ class Source(Section):
     @field_validator("zookeeper")
     @classmethod
     def _registry(cls, zookeeper: str | None) -> str | None:
-        if "@" in (zookeeper or ""):  # What precedes it is not repeated.
+        if "@" in (zookeeper or ""):  # The part before it is not repeated.
             raise ValueError("host:port without user or password")
         if re.search(r"//|[?#]", zookeeper or ""):
             raise ValueError("host:port,host:port/path, not a URL (not repeated here)")
@@ -212,7 +212,7 @@ class Source(Section):
     @classmethod
     def _tags(cls, tags: tuple[str, ...]) -> tuple[str, ...]:
         for tag in tags:
-            # Brokers split a list of tags at bars, and properties end with those bytes.
+            # Brokers split a list of tags at vertical bars, and properties end with those bytes.
             if tag in ("", "*") or tag != tag.strip() or re.search(r"\|\||[\x01\x02]", tag):
                 raise ValueError(f"tags of messages, without '||' and outer spaces, not {tag!r}")
         return tuple(dict.fromkeys(tags))
@@ -267,7 +267,7 @@ class Source(Section):
 
     @property
     def named_brokers(self) -> tuple[tuple[str, Address], ...]:
-        """The servers by name, for dialects that number partitions per broker."""
+        """The servers by name, for dialects in which each broker numbers its own partitions."""
         return tuple(parse_named_broker(server) for server in self.servers)
 
 

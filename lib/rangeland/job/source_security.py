@@ -1,7 +1,7 @@
 """The `source.security` section of a job file: TLS, and the identity of this client.
 
-A secret is only ever a reference (``${env:NAME}``, ``${file:PATH}``). It is looked up when a
-connection needs it, and never appears in a plan, the ledger or a message.
+A secret is only ever given as a reference (``${env:NAME}``, ``${file:PATH}``). It is looked up when
+a connection needs it, and never appears in a plan, the ledger or a message.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rangeland.job.secret_references import SecretRef
 from rangeland.job.section import MisplacedKey, Section
 from rangeland.job.text_patterns import FUNCTION_NAME, HTTP_URL, SERVICE_NAME, ZOOKEEPER_USER
 
-# Which keys a mechanism needs, and which it has no use for.
+# Which keys a mechanism needs, and which it cannot use.
 _NAMED = (("username", "password"), ("token", "extensions", "kerberos"))
 _BY_MECHANISM = {
     "OAUTHBEARER": (("token",), ("username", "password", "kerberos")),

@@ -1,4 +1,5 @@
-"""The patterns of a job file's fields that are text, and what a field with a pattern expects."""
+"""The patterns for those fields of a job file that are text, and what a field with a pattern
+expects."""
 
 from __future__ import annotations
 

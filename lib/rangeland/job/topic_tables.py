@@ -1,7 +1,7 @@
-"""A job with one table for each topic: ``sink.table: lake/{topic}``. Pure.
+"""A job with one table per topic: ``sink.table: lake/{topic}``. Pure.
 
 Such a job file is a template. ``job_of_topic`` makes the job of one topic from it: the same file
-with only that topic's fields, and its own table, ledger and checkpoint.
+with only that topic's fields, and with a table, a ledger and a checkpoint of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def job_of_topic(
     template: Job, text: JobText, topic: str, *, is_later: bool = False
 ) -> tuple[Job, JobText]:
     """The job that lands this topic, and its text. It has no group: drivers that share a topic's
-    partitions would have to join once for each table. ``is_later``: the topic came after the first
+    partitions would have to join once per table. ``is_later``: the topic appeared after the first
     run of the template, so it is landed from its beginning, as a later partition is."""
     values = {key: value for key, value in text.values.items() if key != "group"}
     source = {k: v for k, v in values["source"].items() if k != "topic_pattern"}
@@ -51,8 +51,8 @@ def is_asked_for(template: Job, topic: str) -> bool:
 
 def table_of_topic(sink: Sink, topic: str) -> str:
     """The table of a topic. A path contains the topic's name unchanged. In the name of a catalog
-    table, where case does not matter and few characters are allowed, letters become lower case, and
-    anything but letters, digits and ``_`` becomes ``_``."""
+    table, where case does not matter and few characters are allowed, letters are converted to lower
+    case, and anything but letters, digits and ``_`` becomes ``_``."""
     if sink.is_catalog_name:
         topic = re.sub(r"[^a-z0-9_]", "_", topic.lower())
     return sink.table.replace(TOPIC_FIELD, topic)
@@ -75,7 +75,7 @@ def check_tables_are_distinct(template: Job, topics: Iterable[str]) -> None:
 
 
 def _only(topic: str, section: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """The fields that are mappings by topic, with this topic alone."""
+    """Those fields that are mappings by topic, reduced to this topic."""
     fields = {}
     for name in names:
         value = section.get(name)

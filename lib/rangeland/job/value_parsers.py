@@ -1,8 +1,8 @@
 """Parsers for the values in a job file: sizes, times, bounds, references to secrets.
 
-``8GiB`` is bytes, ``2026-01-01T00:00Z`` is an instant, ``earliest`` is a bound. Each kind of value
-has a parser and the JSON schema of what the parser accepts, for editors; a test checks that the two
-agree. Parsers raise ValueError with the expected values.
+``8GiB`` is a number of bytes, ``2026-01-01T00:00Z`` is an instant, ``earliest`` is a bound. Each
+kind of value has a parser, and for editors a JSON schema of what the parser accepts; a test checks
+that the two agree. Parsers raise ValueError, which says what values were expected.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TOPIC_FIELD = "{topic}"
 
 # Strict: `true` is not a number, although Python treats it as 1.
 Whole = Annotated[int, Field(strict=True)]
-# At most a week: protocols have 32 bits for it, and sockets have their own limits.
+# At most a week: protocols have 32 bits for it, and sockets have limits of their own.
 Milliseconds = Annotated[int, Field(strict=True, gt=0, le=7 * 86_400_000)]
 
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -55,7 +55,7 @@ _CLOCK = r"[0-9]{2}(:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?)?(Z|[+-][0-9]{2}(:?[0-9]{
 
 
 def parse_size(value: object) -> object:
-    """``128MiB`` as bytes; a plain number already is in bytes."""
+    """``128MiB`` as bytes; a plain number is already in bytes."""
     if isinstance(value, bool) or not isinstance(value, str):
         return value
     # Stripped first: two runs of blanks in one pattern would take quadratic time.
@@ -94,12 +94,13 @@ Size = Annotated[Whole, BeforeValidator(parse_size), Field(gt=0), WithJsonSchema
 
 
 def without_secrets(uri: str) -> str:
-    """The URI of a table. Raises ValueError, which does not repeat it, if it contains a key or a
-    password, which would appear in plans, in the ledger and in messages."""
+    """The URI of a table. If it contains a key or a password, raises ValueError, which does not
+    repeat it: it would appear in plans, in the ledger and in messages."""
     scheme, colon, path = uri.partition(":")
     if not colon or "/" in scheme or scheme.lower() == "file":
         return uri  # Here '?' and '=' are part of a folder's name.
-    # Keys are refused after any number of slashes: one too few or too many is a likely mistake.
+    # Keys are refused after any number of slashes, since one too few or too many is a likely
+    # mistake.
     authority, _, query = re.split(r"[/#]", path.lstrip("/"), maxsplit=1)[0].partition("?")
     user, at, host = unquote(authority).rpartition("@")
     port = re.sub(r"^\[[^\]]*\]", "", host).partition(":")[2]
@@ -133,7 +134,8 @@ def parse_time_ms(text: str) -> int:
 
 
 def parse_bound(value: object, *, expected: str = EXPECTED_FROM) -> Bound:
-    """One bound as in a job file. Raises ValueError with the expected values of its field."""
+    """One bound as it is written in a job file. Raises ValueError, which gives the expected values
+    of its field."""
     if isinstance(value, bool):
         raise ValueError(expected)
     if isinstance(value, int):
@@ -176,8 +178,8 @@ def parse_bounds(value: object, *, expected: str = EXPECTED_FROM) -> Bounds:
 
 
 def parse_partition(topic: str, text: object) -> Partition:
-    """``0``, or ``1-0`` for partition 0 of broker 1 if brokers number their own partitions.
-    Raises ValueError."""
+    """``0``; or ``1-0`` for partition 0 of broker 1 if brokers number their own partitions. Raises
+    ValueError."""
     match = re.fullmatch(r"(?:(.+)-)?([0-9]+)", str(text))
     if match is None or len(match[2]) > 9:
         raise ValueError(f"partition numbers for topic {topic!r}, or broker-number, not {text!r}")
@@ -185,8 +187,8 @@ def parse_partition(topic: str, text: object) -> Partition:
 
 
 def parse_named_broker(text: str) -> tuple[str, Address]:
-    """A broker as ``host:port``, or as ``id:host:port`` if brokers are known by their ids. The
-    name is the id, or else the address. Raises ValueError."""
+    """A broker as ``host:port``, or as ``id:host:port`` if brokers are known by their ids. Its name
+    is the id if there is one, otherwise the address. Raises ValueError."""
     match = re.fullmatch(r"(?:([0-9]+):)?((?:\[[^\]]+\]|[^:/?#%\[\]]+):[0-9]+)", text)
     if match is None:
         raise ValueError(f"{text!r} is not host:port")
@@ -194,7 +196,7 @@ def parse_named_broker(text: str) -> tuple[str, Address]:
 
 
 def parse_until(value: object) -> Bounds:
-    """Like ``parse_bounds``, for the end of a range."""
+    """The same as ``parse_bounds``, for the end of a range."""
     bounds = parse_bounds(value, expected=EXPECTED_UNTIL)
     if any(isinstance(b, FromCheckpoint) for b in bounds.every):
         raise ValueError("latest, a time or an offset: a range cannot end at the checkpoint")
@@ -202,7 +204,7 @@ def parse_until(value: object) -> Bounds:
 
 
 def parse_first(value: object) -> Bound:
-    """A bound that is meaningful for a job that has landed nothing yet."""
+    """A bound that makes sense for a job that has landed nothing yet."""
     bound = parse_bound(value, expected=EXPECTED_FIRST)
     if isinstance(bound, FromCheckpoint | AtOffset):
         raise ValueError(EXPECTED_FIRST)

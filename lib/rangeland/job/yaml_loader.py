@@ -3,8 +3,8 @@
 The size is checked first, then the parser's events, before anything is built: the C library builds
 nested nodes by unlimited recursion, and aliases may expand to more values than fit in memory.
 
-An error names the problem and the line, but never repeats a value: a password without quotes may
-look like a tag, an anchor or an alias.
+An error names the problem and the line, but never repeats a value: an unquoted password may look
+like a tag, an anchor or an alias.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_DEPTH: Final = 50
 MAX_VALUES: Final = 100_000
 """The most values in a text, with aliases expanded."""
 MAX_NUMBER: Final = 100
-"""The most characters of a number: parsing YAML's base 60 numbers takes quadratic time."""
+"""The most characters in a number: parsing YAML's base 60 numbers takes quadratic time."""
 
 _CAN_FAIL: Final = (
     yaml.YAMLError,
@@ -30,8 +30,8 @@ _CAN_FAIL: Final = (
     AttributeError,
     RecursionError,
 )
-"""The errors of the YAML library for text that it cannot parse. For `0b_`, `!!bool maybe` and a
-node that contains itself it raises Python's errors, not its own."""
+"""The errors that the YAML library raises for text that it cannot parse. For `0b_`, `!!bool maybe`
+and a node that contains itself it raises Python's errors instead of its own."""
 
 _BASE: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
@@ -47,7 +47,7 @@ _WORDS_FOR: Final[Mapping[str, str]] = {
     "mapping values are not allowed in this context": "a second ': ' is in the line; check the "
     "indentation, or quote a value that contains ': '",
 }
-"""What the library's own words for a problem leave out."""
+"""Additions to the library's own words for a problem, where those leave something out."""
 _UNQUOTED_BRACES: Final = re.compile(r"[^\s{\[,]\{|\}[^\s}\],]")
 """A brace that is part of a text, as in ``lake/{topic}`` and ``${env:NAME}``."""
 _DECIMAL: Final = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
@@ -58,8 +58,8 @@ _INSIDE_ITSELF: Final = (-1, -1)
 
 
 class NotYaml(ValueError):
-    """The text cannot be loaded. ``line`` counts from 1; None if unknown. The message repeats
-    no value of the text."""
+    """The text cannot be loaded. ``line`` counts from 1; None if unknown. The message repeats no
+    values from the text."""
 
     what: ClassVar[str] = "is not YAML"
     do: ClassVar[str] = "correct the file"
@@ -70,27 +70,27 @@ class NotYaml(ValueError):
 
 
 class TooLarge(NotYaml):
-    """The text may be YAML, but is larger than any job file and is not loaded."""
+    """The text may be YAML, but it is larger than any job file and is not loaded."""
 
     what = "is too large"
 
 
 class SeveralDocuments(NotYaml):
-    """The text is YAML, but of more than one document."""
+    """The text is YAML, but consists of more than one document."""
 
     what = "has two documents"
     do = "keep one"
 
 
 class RepeatedField(NotYaml):
-    """The text is YAML, but a mapping has a key twice."""
+    """The text is YAML, but a mapping contains a key twice."""
 
     what = "has a field twice"
     do = "keep one"
 
 
 class _Loader(_BASE):  # type: ignore[misc]
-    """Safe YAML in which duplicate keys are errors and times stay text."""
+    """Safe YAML in which duplicate keys are errors and times remain text."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys: set[Any] = set()
@@ -111,9 +111,9 @@ class _Loader(_BASE):  # type: ignore[misc]
 
 
 def misread_number(node: yaml.ScalarNode) -> tuple[str, str] | None:
-    """What YAML 1.1 reads in a number that is not written as a decimal one, and what to write;
-    None for any other value. Most people mean another number by ``010`` than 8, and a time by
-    ``1:30``, which is 90."""
+    """For a number that is not written in plain decimal: what YAML 1.1 takes it for, and what to
+    write instead; None for any other value. Most people who write ``010`` do not mean 8, and those
+    who write ``1:30`` mean a time, not 90."""
     base_60 = ":" in node.value
     if node.tag == _FLOAT_TAG and base_60:
         number: float = yaml.constructor.SafeConstructor().construct_yaml_float(node)
@@ -145,7 +145,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def load(text: str) -> tuple[Any, yaml.Node | None]:
-    """The values of a text, and the nodes they were made from. Raises NotYaml."""
+    """The values of a text, and the nodes from which they were made. Raises NotYaml."""
     if len(text) > MAX_BYTES or len(text.encode(errors="replace")) > MAX_BYTES:
         raise TooLarge(f"it is longer than {MAX_BYTES} bytes")
     try:
@@ -162,7 +162,7 @@ def load(text: str) -> tuple[Any, yaml.Node | None]:
     except NotYaml:
         raise
     except _CAN_FAIL as error:
-        cause = error  # Raised outside the handler: its message may repeat the text.
+        cause = error  # Raised outside the handler, because its message may repeat the text.
     mark = getattr(cause, "problem_mark", None)
     line = mark.line + 1 if mark else None
     if getattr(cause, "problem", None) == "but found another document":
@@ -191,7 +191,8 @@ def _line_at_mark(error: yaml.YAMLError, text: str) -> str:
 
 
 def _check_size_is_bounded(text: str) -> None:
-    """Raises NotYaml if there are too many values, or too deep ones, before building any."""
+    """Raises NotYaml, before anything is built, if there are too many values or they are nested too
+    deeply."""
     depth = values = 0
     for event in yaml.parse(text, Loader=_BASE):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -204,12 +205,12 @@ def _check_size_is_bounded(text: str) -> None:
 
 
 def _check_expansion_is_bounded(root: yaml.Node) -> None:
-    """Raises NotYaml if aliases expand to too many values, to too deep ones, or to something that
-    contains them."""
+    """Raises NotYaml if aliases expand to too many values, to values nested too deeply, or to
+    something that contains them."""
     sizes: dict[int, tuple[int, int]] = {}
 
     def measure(node: yaml.Node, depth: int) -> tuple[int, int]:
-        """The number of values, and their depth."""
+        """The number of values, and how deeply they are nested."""
         if id(node) not in sizes:
             sizes[id(node)] = _INSIDE_ITSELF
             inner = [measure(child, depth + 1) for child in _inside(node)]
