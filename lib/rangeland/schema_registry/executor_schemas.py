@@ -1,5 +1,5 @@
-"""Answers decoders that ask for schemas: from the driver's catalogue, or, for ids that it lacks,
-from the registry, once per process and run.
+"""Answers decoders that ask for schemas: from the driver's catalogue, or, for ids that are not in
+it, from the registry, once per process and run.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSchemas:
-    """Looks up schemas: in the driver's catalogue, else in the registry. ``settings`` is None
-    without a registry. ``written``: the known age of the records; the registry may not have the
-    id of a record that was just written."""
+    """Looks up schemas: first in the driver's catalogue, then in the registry. ``settings`` is None
+    if there is no registry. ``written`` says how old the records are known to be; the registry may
+    not have the id of a record that was just written."""
 
     catalogue: SchemaCatalogue
     settings: RegistrySettings | None = None
@@ -43,8 +43,8 @@ class ExecutorSchemas:
         results: Iterable[Result | AskSchemas],
         add_schema: Callable[[TopicField, int, FoundSchema], None],
     ) -> Iterator[Result]:
-        """The results of a decoder whose questions are answered by ``add_schema``. Raises what
-        ``of_id`` and ``add_schema`` raise."""
+        """The results of a decoder, whose questions are answered through ``add_schema``. Raises
+        what ``of_id`` and ``add_schema`` raise."""
         for result in results:
             if isinstance(result, AskSchemas):
                 for schema_id in result.ids:
@@ -64,15 +64,14 @@ class ExecutorSchemas:
         return _of_run(self.catalogue, self.settings).of_id(schema_id, self.written)
 
     def versions_of(self, schema_id: int) -> tuple[SubjectVersion, ...]:
-        """The places where an id is registered; none for an unregistered id. Raises as ``of_id``
-        does."""
+        """Where an id is registered; empty for an unregistered id. Raises what ``of_id`` raises."""
         if schema_id in self.catalogue.schemas or self.settings is None:
             return self.catalogue.versions.get(schema_id, ())
         return _of_run(self.catalogue, self.settings).versions_of(schema_id)
 
 
 class _FetchedSchemas:
-    """The schemas that one process has fetched for one run. One thread fetches at a time."""
+    """The schemas that one process has fetched for one run. Only one thread fetches at a time."""
 
     def __init__(self, catalogue: SchemaCatalogue, settings: RegistrySettings) -> None:
         self._registry = RegistryClient(settings)
@@ -101,8 +100,8 @@ class _FetchedSchemas:
         )
 
     def _check_few_are_unusable(self) -> None:
-        """Raises JobFileError for too many unknown ids: each takes several requests to confirm, and
-        any bytes can look like ids."""
+        """Raises JobFileError if there are too many unknown ids: each takes several requests to
+        confirm, and any bytes can look like an id."""
         unusable = sum(isinstance(x.schema, UnusableSchema) for x in self._found.values())
         if unusable >= MAX_UNUSABLE_IDS:
             raise JobFileError(
@@ -113,8 +112,8 @@ class _FetchedSchemas:
             )
 
     def versions_of(self, schema_id: int) -> tuple[SubjectVersion, ...]:
-        """The versions of an id. If ``of_id`` was not called for it, the registry is asked, and an
-        id that it lacks has none."""
+        """The versions of an id. If ``of_id`` was not called for it, the registry is asked; an id
+        that it does not have has no versions."""
         with self._lock:
             found = self._found.get(schema_id)
             if found is not None:
@@ -123,8 +122,8 @@ class _FetchedSchemas:
 
 
 KEPT_RUNS = 4
-"""How many runs a process keeps schemas for: few share a Python worker at a time, and a run whose
-schemas are dropped too early fetches them again."""
+"""For how many runs a process keeps schemas: only a few share a Python worker at a time, and a run
+whose schemas are dropped too early fetches them again."""
 MAX_UNUSABLE_IDS = 100
 """The most unusable ids in one process and run."""
 _lock = threading.Lock()
@@ -132,7 +131,8 @@ _of_runs: dict[str, _FetchedSchemas] = {}
 
 
 def _of_run(catalogue: SchemaCatalogue, settings: RegistrySettings) -> _FetchedSchemas:
-    """The fetched schemas of a run. A process may serve several runs, in turn or at once."""
+    """The fetched schemas of a run. A process may serve several runs, one after another or at
+    once."""
     run = catalogue.made_as
     with _lock:
         if run not in _of_runs:

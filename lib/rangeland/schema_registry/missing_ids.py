@@ -1,21 +1,22 @@
-"""Decides when a schema id that a registry does not have counts as unknown for good. Pure.
+"""Decides when a schema id that a registry does not have is unknown for good. Pure.
 
 A copy of a registry (a follower in another region, a node behind a load balancer) may lack the
-newest schemas, and records with their ids are valid: one response proves nothing. But ids ascend,
-and copies follow in their order. So an id is unknown if the registry still does not have it
-``CONFIRM_S`` after the records were known to be written, and something shows that it is not late:
+newest schemas, and records with their ids are valid: a single response proves nothing. But ids
+ascend, and copies receive them in that order. So an id is unknown if the registry still does not
+have it ``CONFIRM_S`` after the records are known to have been written, and something shows that it
+is not merely late:
 
 - the registry has a schema with a higher id;
-- or the id is more than ``FAR_IDS`` above the highest that it is known to have: bytes that are not
-  an id look like this, and so do forged ids;
+- or the id is more than ``FAR_IDS`` above the highest that the registry is known to have: this is
+  what bytes look like that are not an id at all, and forged ids too;
 - or the records had been in their log for ``LATE_MS`` when they were read.
 
 Otherwise nothing is decided, and the id counts as late once ``no_progress_s`` have passed. So a
 forged id just above the newest one delays a job by ``LATE_MS``, once.
 
-Behind a load balancer each request may reach another copy: one may show the higher id, and another,
-which is late, lack this one. So the id must then be missing ``CONFIRMATIONS`` more times in a row,
-each time on a new connection.
+Behind a load balancer, each request may reach another copy: one may show the higher id, while
+another, which is late, lacks this one. So the id must then be missing ``CONFIRMATIONS`` more times
+in a row, each time on a new connection.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ CONFIRMATIONS: Final = 4
 """How many more times an id must be missing once something shows that it is not late."""
 LEAST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 8.0
-"""The longest pause between requests: a run then notices within seconds that the registry has the
-id."""
+"""The longest pause between requests, so that a run notices within seconds that the registry has
+the id."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingId:
     """An id that the registry has not returned. ``highest`` is the highest id that the registry is
-    known to have, or 0. For ``asked_for_s`` it has been asked for ids in records of the same
-    age."""
+    known to have, or 0. ``asked_for_s`` is for how long it has been asked for ids in records of the
+    same age."""
 
     schema_id: int
     written: WrittenBefore | None
@@ -49,10 +50,11 @@ class MissingId:
     asked_for_s: float
     reason: str | None = None
     """Why the id cannot be late, if that was known before the registry was last asked: its copies
-    may have caught up since."""
+    may have caught up since then."""
     pauses: int = 0
     has_looked_higher: bool = False
-    """Whether higher ids have been looked for since the registry was last asked for this one."""
+    """Whether the registry has been searched for higher ids since it was last asked for this
+    one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class UnknownForGood:
 
 @dataclass(frozen=True, slots=True)
 class MayBeLate:
-    """The id may still appear, and time is up."""
+    """The id may still appear, but time is up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class AskAgain:
 
 
 def judge_missing(missing: MissingId) -> UnknownForGood | MayBeLate | LookHigher | AskAgain:
-    """Decides what follows from the last response, which did not have the id."""
+    """Decides what follows from the last response, which did not contain the id."""
     if missing.reason is not None and missing.asked_for_s >= CONFIRM_S:
         return UnknownForGood(missing.reason)
     reason = why_not_late(missing.schema_id, missing.written, missing.highest)
@@ -109,12 +111,12 @@ def why_not_late(schema_id: int, written: WrittenBefore | None, highest: int) ->
 
 
 def left_to_confirm_s(missing_for_s: float) -> float:
-    """How long what may not exist must still be missing, before it is confirmed."""
+    """How much longer something must be missing before it is confirmed not to exist."""
     return CONFIRM_S - missing_for_s
 
 
 def _pause_s(missing: MissingId, left_s: float) -> float:
-    """The next pause, each twice as long as the one before; none if no time is left."""
+    """The next pause, twice as long as the one before; no pause if no time is left."""
     if left_s <= 0:
         return 0.0
     return max(LEAST_PAUSE_S, min(1 << missing.pauses, LONGEST_PAUSE_S, left_s))

@@ -1,7 +1,7 @@
-"""Compiles the text of ``.proto`` files to a descriptor set: Google's compiler, in a separate
+"""Compiles the text of ``.proto`` files to a descriptor set, with Google's compiler in a separate
 process.
 
-Only the driver needs it, and only for schemas that are text; tasks get the descriptors. The
+Only the driver needs it, and only for schemas given as text; tasks get the descriptors. The
 compiler comes with the package ``grpcio-tools`` (the extra ``typed``). It reads copies in a
 temporary folder, so that an import cannot name anything else on this machine.
 """
@@ -29,9 +29,10 @@ _MISTAKE = re.compile(r"[^:]+\.proto:(?!.*\bwarning: )")
 def compile_proto(main: str, files: Mapping[str, str]) -> bytes:
     """The descriptor set of a file and all its imports, for ``ProtobufFormat``.
 
-    ``files``: texts by the path that an import names; ``main``: the path of the main file.
-    Google's own well-known types need not be among them. Raises PayloadSchemaError for texts that
-    cannot be compiled, MissingRequirement if there is no compiler."""
+    ``files``: texts, by the path that an import uses; ``main``: the path of the main file. Google's
+    own well-known types may be left out. Raises PayloadSchemaError for texts that cannot be
+    compiled, and MissingRequirement if there is no compiler.
+    """
     if importlib.util.find_spec("grpc_tools") is None:
         raise MissingRequirement(
             f"{main} cannot be compiled",
@@ -54,7 +55,7 @@ def compile_proto(main: str, files: Mapping[str, str]) -> bytes:
 
 
 def _require_safe_path(name: str) -> PurePosixPath:
-    """A path that stays within the folder."""
+    """A path, provided that it stays within the folder."""
     path = PurePosixPath(name)
     leads_out = path.is_absolute() or ".." in path.parts or not path.parts
     if leads_out or name.startswith("-") or any(sign in name for sign in "\0\\:"):

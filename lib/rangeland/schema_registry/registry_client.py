@@ -1,11 +1,12 @@
 """Asks a schema registry, at each of its addresses, until one answers or time is up.
 
 Requests that fail because a server is down, starting, busy or not a registry are retried within
-``no_progress_ms``; then ``Unreachable`` is raised. A refused login and a missing right are
-``AccessDenied`` if all addresses refuse: at once, unless they have accepted the login before, since
-then it may pass. An untrusted certificate is an error in the job file. If all addresses report
-that something does not exist, for as long and as often as ``missing_ids`` has it, that is believed,
-unless something else shows that it exists: a copy that is late is then a failure like others.
+``no_progress_ms``; then ``Unreachable`` is raised. A refused login or a missing permission is
+``AccessDenied`` if all addresses refuse. It is raised at once, unless they have accepted the login
+before, because then the refusal may pass. An untrusted certificate is an error in the job file. If
+all addresses report that something does not exist, as long and as often as ``missing_ids``
+requires, that is believed, unless something else shows that it does exist: then a copy is late,
+which is a failure like any other.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ FIRST_RESPONSE_MS: Final = 10_000
 """How long a driver waits for a registry that has never answered: its URL may be wrong."""
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 8.0
-"""The longest pause between attempts: a run then notices within seconds that the registry is
+"""The longest pause between attempts, so that a run notices within seconds that the registry is
 back."""
 MAX_REDIRECTS: Final = 3
-"""How many redirects are followed: a proxy and a moved registry need two, and more are a circle."""
+"""How many redirects are followed: a proxy and a moved registry need two; more must be a loop."""
 MOVED: Final = (301, 302, 303, 307, 308)
 ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _HEADER: Final = re.compile(r"[\x21-\x7e]+")
@@ -59,7 +60,7 @@ _HEADER: Final = re.compile(r"[\x21-\x7e]+")
 Value = TypeVar("Value")
 
 _accepted_logins: set[int] = set()
-"""Hashes of the addresses and logins that a registry has accepted in this process."""
+"""Hashes of those addresses and logins that a registry has accepted in this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class _Failed:
 
 @dataclass(frozen=True, slots=True)
 class _NoValue:
-    """The addresses, none of which had the value."""
+    """The result of asking all addresses, none of which had the value."""
 
     absences: list[str]
     failures: Mapping[str, str]
@@ -83,19 +84,20 @@ class _NoValue:
 
     @property
     def refusal_error(self) -> AccessDenied | None:
-        """That of the first address, if all have refused this client."""
+        """The refusal of the first address, if all have refused this client."""
         is_unanimous = len(self.refusals) == len(self.failures) + len(self.absences)
         return self.refusals[0] if self.refusals and is_unanimous else None
 
     def with_late_copies(self, exists: str) -> _NoValue:
-        """Copies that do not have what exists are late, which is a failure like others."""
+        """Counts copies that lack what is known to exist as late, which is a failure like any
+        other."""
         why = f"it reports that this does not exist, although {exists}"
         failures = {**self.failures, **dict.fromkeys(self.absences, why)}
         return replace(self, absences=[], failures=failures)
 
 
 class Absence(Enum):
-    """What it means that all addresses report that something does not exist."""
+    """What it means if all addresses report that something does not exist."""
 
     BELIEVED_AT_ONCE = "the caller decides what it means"
     BELIEVED_ONCE_CONFIRMED = "it may not exist"
@@ -104,8 +106,8 @@ class Absence(Enum):
 
 class RegistryClient:
     """Asks a schema registry. Methods raise Unreachable, AccessDenied and JobFileError; None means
-    that something does not exist. ``first_response_ms``: the time for the very first response, if
-    less than ``no_progress_ms``."""
+    that something does not exist. ``first_response_ms``: how long to wait for the very first
+    response, if that is less than ``no_progress_ms``."""
 
     def __init__(
         self,
@@ -133,8 +135,8 @@ class RegistryClient:
         self.requests = 0
 
     def schema(self, schema_id: int) -> SchemaResponse | None:
-        """The schema with this id; None if no address has it now: ``missing_ids`` decides what that
-        means."""
+        """The schema with this id; None if no address has it at present: what that means is decided
+        by ``missing_ids``."""
         path = f"/schemas/ids/{schema_id}"
         what = f"schema id {schema_id}"
         return self._ask(
@@ -144,15 +146,15 @@ class RegistryClient:
     def versions(
         self, schema_id: int, absence: Absence = Absence.CONTRADICTED
     ) -> tuple[SubjectVersion, ...]:
-        """The places where the id is registered; empty if its subjects were deleted. By default the
-        registry has just returned its schema."""
+        """Where the id is registered; empty if its subjects were deleted. The default for
+        ``absence`` assumes that the registry has just returned the schema."""
         what = f"the subjects of schema id {schema_id}"
         path = f"/schemas/ids/{schema_id}/versions"
         exists = "it has the schema"
         return self._ask(path, what, read_versions, {UNKNOWN_SCHEMA}, exists, absence) or ()
 
     def referenced_version(self, at: SubjectVersion) -> VersionResponse:
-        """A version that a registered schema refers to: no registry has one without the other."""
+        """A version to which a registered schema refers: no registry has one without the other."""
         exists = "a registered schema refers to it"
         found = self._version(at.subject, str(at.version), exists, Absence.CONTRADICTED)
         if found is None:
@@ -162,8 +164,8 @@ class RegistryClient:
     def latest(
         self, subject: str, absence: Absence = Absence.BELIEVED_ONCE_CONFIRMED
     ) -> VersionResponse | None:
-        """The latest version of a subject; None if it does not exist. Its absence is a
-        contradiction if the registry has listed one of its versions."""
+        """The latest version of a subject; None if it does not exist. If the registry has listed
+        one of its versions, its absence is a contradiction."""
         return self._version(subject, "latest", "an id is registered there", absence)
 
     def _version(
@@ -185,7 +187,8 @@ class RegistryClient:
         exists: str = "",
         absence: Absence = Absence.BELIEVED_ONCE_CONFIRMED,
     ) -> Value | None:
-        """``exists``: how it is known to exist, if its absence is a contradiction."""
+        """Asks until there is an answer. ``exists``: how the value is known to exist, if its
+        absence is a contradiction."""
         started = self._now()
         pause_s = FIRST_PAUSE_S
         confirmed = 0
@@ -244,7 +247,7 @@ class RegistryClient:
         return self._login_hash in _accepted_logins
 
     def _left_to_confirm_s(self) -> float:
-        """What is first missing later has been due for just as long."""
+        """Something that is found missing later has been due for just as long."""
         now = self._now()
         if self._missing_since is None:
             self._missing_since = now
@@ -288,7 +291,7 @@ class RegistryClient:
         )
 
     def _response(self, url: str, path: str, left_s: float) -> HttpResponse:
-        """The response after redirects. The login is only sent to the configured host, and never
+        """The response after redirects. The login is sent only to the configured host, and never
         unencrypted if the configured URL is encrypted."""
         settings = self._settings
         at = url + path

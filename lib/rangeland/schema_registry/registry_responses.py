@@ -1,4 +1,5 @@
-"""The responses of Confluent's API, read from JSON. Everything raises Unreadable for other JSON."""
+"""The responses of Confluent's API, read from JSON. Every function raises Unreadable for JSON of
+another form."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable, parse_json, r
 
 MAX_RESPONSE_BYTES = 16 << 20
 UNKNOWN_SUBJECT, UNKNOWN_VERSION, UNKNOWN_SCHEMA = 40401, 40402, 40403
-"""``error_code`` beside status 404. A 404 with another code, or without one, comes from a server
-that is not a registry, or from a URL that lacks the path of its API."""
+"""Values of ``error_code`` that come with status 404. A 404 with another code, or without one,
+comes from a server that is not a registry, or from a URL that lacks the path of its API."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaReference:
-    """A reference of a schema to a version of a subject, which it calls ``name``."""
+    """A schema's reference to a version of a subject, which it calls ``name``."""
 
     name: str
     at: SubjectVersion

@@ -1,8 +1,8 @@
-"""The settings of a schema registry, and the age of the records whose schemas it is asked for, as
+"""The settings of a schema registry, and the age of the records whose schemas are requested, as
 picklable values for the driver and the executors.
 
-Secrets are included unencrypted, since executors cannot look them up; they are kept out of every
-``repr``, and never written to a plan, a ledger or a log.
+They include secrets in clear text, since executors cannot look them up; these are kept out of every
+``repr``, and are never written to a plan, a ledger or a log.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ URL_PATTERN: Final = r"https?://[^\s/@?#%\\]+(/[^\s@?#\\]*)?"
 
 
 def is_registry_url(url: str) -> bool:
-    """Whether a URL has a host, and no part that may hold a secret: neither user nor query."""
+    """Whether a URL has a host, and no part that may contain a secret: neither a user nor a
+    query."""
     if not url.isascii() or re.fullmatch(URL_PATTERN, url) is None:
         return False
     try:
@@ -32,9 +33,9 @@ def is_registry_url(url: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
-    """The settings with which a schema registry is reached. ``urls`` are addresses of the same
-    registry, asked in turn. ``username`` and ``password``, or a bearer ``token``, or neither.
-    ``tls`` is used with ``https``."""
+    """The settings for reaching a schema registry. ``urls`` are addresses of the same registry,
+    which are asked in turn. There may be a ``username`` and ``password``, or a bearer ``token``, or
+    neither. ``tls`` is used with ``https``."""
 
     urls: tuple[str, ...]
     username: str = ""
@@ -48,8 +49,8 @@ class RegistrySettings:
 
 @dataclass(frozen=True, slots=True)
 class WrittenBefore:
-    """Records that were in their log at ``at_ms``, and are read at ``now_ms`` by the same clock: a
-    registry should have had their schemas for that long."""
+    """Records that were in their log at ``at_ms`` and are read at ``now_ms``, both by the same
+    clock: a registry should have had their schemas for that long."""
 
     at_ms: int
     now_ms: int
@@ -60,5 +61,5 @@ class WrittenBefore:
 
 
 LONG_AGO: Final = WrittenBefore(0, 1 << 62)
-"""The age to give where waiting for a late schema is pointless: it can no longer come, or nothing
-depends on it."""
+"""The age to give if it is pointless to wait for a late schema, either because it can no longer
+come or because nothing depends on it."""

@@ -1,4 +1,4 @@
-"""Makes the catalogue of a run's schemas in the driver: each id and each subject is requested
+"""Makes the catalogue of a run's schemas in the driver; each id and each subject is requested
 once."""
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rangeland.schema_registry.subject_names import SubjectNameStrategy, subject
 
 
 class RegistrySchemas:
-    """Schemas with everything they refer to. Each is fetched once."""
+    """Schemas with everything to which they refer. Each is fetched once."""
 
     def __init__(self, registry: RegistryClient) -> None:
         self._registry = registry
         self._fetch = cache(self._fetch_version)
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema | None:
-        """The schema with this id; None if the registry does not have it now."""
+        """The schema with this id; None if the registry does not have it at present."""
         response = self._registry.schema(schema_id)
         return None if response is None else self.whole(response)
 
@@ -39,7 +39,7 @@ class RegistrySchemas:
         return resolve_references(response, self._fetch)
 
     def latest(self, subject: str, absence: Absence) -> LatestSchema | None:
-        """The latest schema of a subject. Raises JobFileError for one that cannot be used."""
+        """The latest schema of a subject. Raises JobFileError if it cannot be used."""
         response = self._registry.latest(subject, absence)
         if response is None:
             return None
@@ -58,9 +58,9 @@ def make_catalogue(
     seen: Mapping[TopicField, Iterable[int]],
     with_latest: Collection[RecordField] = ("key", "value"),
 ) -> SchemaCatalogue:
-    """Makes the catalogue. ``seen``: the known ids of keys and values, if any. Ids that the
-    registry does not have are left to the tasks, which judge them. The latest schemas of their
-    subjects are included for the fields ``with_latest``: others do not need them."""
+    """Makes the catalogue. ``seen``: the ids of keys and values that are known, if any. Ids that
+    the registry does not have are left for the tasks to judge. For the fields in ``with_latest``,
+    the latest schemas of their subjects are included; other fields do not need them."""
     schemas = RegistrySchemas(registry)
     ids = {field: sorted(set(numbers)) for field, numbers in seen.items()}
     distinct = sorted({schema_id for numbers in ids.values() for schema_id in numbers})
@@ -93,8 +93,8 @@ def make_catalogue(
 
 
 def absence_of_versions(records_name_subjects: bool) -> Absence:
-    """What it means that the registry has an id, and no versions of it: where records name their
-    subjects, the run can do without; else a copy is late."""
+    """What it means that the registry has an id but no versions of it. If records name their
+    subjects, the run can do without the versions; otherwise a copy is late."""
     return Absence.BELIEVED_ONCE_CONFIRMED if records_name_subjects else Absence.CONTRADICTED
 
 

@@ -1,6 +1,8 @@
-"""The schemas to which a schema refers, fetched from other subjects in the order of need.
+"""The schemas to which a schema refers, fetched from other subjects in the order in which they are
+needed.
 
-Their number is bounded; a cycle is refused. Avro types are put into the schema that refers to them.
+Their number is limited, and a cycle is refused. Avro types are inserted into the schema that refers
+to them.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ class _Unresolvable(Exception):
 def resolve_references(
     schema: SchemaResponse, fetch: FetchVersion
 ) -> RegisteredSchema | UnusableSchema:
-    """The schema with everything it refers to, which a registry keeps for as long."""
+    """The schema with everything to which it refers, which a registry keeps for as long as the
+    schema itself."""
     by_name: dict[str, ReferencedSchema] = {}
     try:
         for referenced in _walk(schema, fetch, (), {}):
@@ -85,7 +88,7 @@ def _inline(text: str, references: tuple[ReferencedSchema, ...]) -> str:
 
 
 def _collect(schema: Any, namespace: str, types: dict[str, tuple[Any, str]]) -> None:
-    """Adds all named types of a schema, each with the namespace around it."""
+    """Adds all named types of a schema, each with its enclosing namespace."""
     if isinstance(schema, list):
         for branch in schema:
             _collect(branch, namespace, types)
@@ -141,7 +144,7 @@ def _parts(schema: dict[str, Any]) -> Iterator[Any]:
 
 
 def _full_name(schema: dict[str, Any], namespace: str) -> tuple[str, str]:
-    """The namespace within a named type, and its full name."""
+    """The namespace inside a named type, and the type's full name."""
     name = str(schema.get("name", ""))
     inner = schema.get("namespace", namespace)
     if "." in name:

@@ -1,4 +1,4 @@
-"""The subjects of schemas, by the three strategies of Confluent's serializers."""
+"""The subjects of schemas, named by the three strategies of Confluent's serializers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class SubjectNameStrategy(StrEnum):
 
 
 def own_prefix(strategy: SubjectNameStrategy, topic: str) -> str | None:
-    """The prefix of the names of a topic's subjects; None if there is only one, with a known
-    name."""
+    """The prefix of the names of a topic's subjects; None if there is only one subject, whose name
+    is known."""
     if strategy is SubjectNameStrategy.RECORD:
         return ""
     return f"{topic}-" if strategy.names_the_record else None
@@ -33,8 +33,9 @@ def own_prefix(strategy: SubjectNameStrategy, topic: str) -> str | None:
 def subject_name(
     strategy: SubjectNameStrategy, of: TopicField, schema: RegisteredSchema | None = None
 ) -> str | None:
-    """The subject of a topic's keys or values. ``schema``: a schema of the records, for its name.
-    None if the strategy names the record, and there is no schema or it has no name."""
+    """The subject of a topic's keys or values. ``schema``: a schema of the records, from which to
+    take their name. None if the strategy requires the record's name, and there is no schema or it
+    has no name."""
     if not strategy.names_the_record:
         return f"{of.topic}-{of.field}"
     name = record_name(schema) if schema is not None else None

@@ -1,6 +1,6 @@
-"""The formats of a table's keys and values, from the schemas of a registry.
+"""The formats of a table's keys and values, made from the schemas of a registry.
 
-The latest schema of a subject decides the columns, and the types as which its records are read.
+The latest schema of a subject determines the columns, and the types as which its records are read.
 Topics with other subjects share the table if their schemas agree on the types of fields.
 """
 
@@ -54,12 +54,12 @@ class TableFormats:
     def with_schema(
         self, field: RecordField, make: Callable[[SubjectWriters], PayloadFormat]
     ) -> PayloadFormat:
-        """The format of payloads that name their schemas, if the job file has the table's
-        schema."""
+        """The format for payloads that name their schemas, if the table's schema is in the job
+        file."""
         any_subject = make(SubjectWriters())
         topics: dict[str, dict[str, PayloadFormat]] = {}
         for topic, subjects in self._subjects(field).items():
-            if self.strategy.names_the_record:  # then the subjects of a topic are not all known
+            if self.strategy.names_the_record:  # then not all subjects of a topic are known
                 topics[topic] = {"": any_subject}
             else:
                 topics[topic] = {name: make(SubjectWriters(name)) for name in subjects}
@@ -68,7 +68,7 @@ class TableFormats:
     def without_schema(
         self, field: RecordField, name: str, message: str, unknown: UnknownFields
     ) -> PayloadFormat:
-        """The format of payloads that are read as the latest schemas of their subjects."""
+        """The format for payloads that are read as the latest schemas of their subjects."""
         topics = self._subjects(field)
         latest = self.catalogue.latest
         prefixes = {
@@ -145,7 +145,7 @@ class TableFormats:
 
 
 def _together(kinds: Mapping[str, pa.DataType], latest: Mapping[str, LatestSchema]) -> pa.DataType:
-    """One type for all subjects. Raises TableRefused where two of them disagree."""
+    """One type for all subjects. Raises TableRefused if two of them disagree."""
     merged, *others = kinds.values()
     for subject, kind in zip(list(kinds)[1:], others, strict=True):
         result = merge_types(merged, kind)
@@ -199,10 +199,10 @@ def registered_format(
     unknown_fields: UnknownFields = UnknownFields.DROP,
     schema_id: int | None = None,
 ) -> PayloadFormat:
-    """The format of payloads whose table has the latest schema of a subject. ``schema``: the
-    table's, with this id. ``message``: which message of a Protobuf file, if it has several.
-    ``unknown_fields``: for JSON. Raises PayloadSchemaError for a schema that
-    cannot be used, MissingRequirement if there is no compiler for Protobuf."""
+    """The format for payloads whose table has the latest schema of a subject. ``schema``: the
+    table's, with this id. ``message``: which message of a Protobuf file, if there are several.
+    ``unknown_fields``: for JSON. Raises PayloadSchemaError for a schema that cannot be used, and
+    MissingRequirement if there is no compiler for Protobuf."""
     match schema.format:
         case SchemaFormat.AVRO:
             return AvroFormat(schema.text, writers, schema_id=schema_id)

@@ -26,11 +26,13 @@ from rangeland.untrusted import MAX_INT32
 logger = logging.getLogger(__name__)
 
 NEXT_IDS: Final = (1, 2, 3, 4, 8, 16, 32)
-"""How far above an id higher ids are looked for: several, since some may have been deleted."""
+"""The distances above an id at which to look for higher ids: several, because some may have been
+deleted."""
 
 
 class UnknownIds:
-    """The ids of one process and run. ``known``: ids that the driver found in the registry."""
+    """The ids that one process asks for in one run. ``known``: ids that the driver found in the
+    registry."""
 
     def __init__(
         self,
@@ -52,7 +54,7 @@ class UnknownIds:
         self, schema_id: int, written: WrittenBefore | None
     ) -> SchemaResponse | UnusableSchema:
         """The schema; an ``UnusableSchema`` if the id is unknown for good. Raises Unreachable if
-        the registry may still get it, and what ``RegistryClient`` raises."""
+        the registry may still receive it, and what ``RegistryClient`` raises."""
         if (response := self._ask_copies(schema_id, 1)) is not None:
             return response
         asked_for_s = self._asked_for_s(written)
@@ -83,7 +85,7 @@ class UnknownIds:
 
     def _asked_for_s(self, written: WrittenBefore | None) -> float:
         """How long the registry has been asked for ids in records of this age. An id that is first
-        met later has been due for just as long."""
+        seen later has been due for just as long."""
         now = self._now()
         return now - self._first_asked.setdefault(-1 if written is None else written.at_ms, now)
 
