@@ -1,7 +1,7 @@
 """Arrays of any wire type.
 
 As in ``primitives``: whatever the bytes are, a reader returns a value or raises
-``UnreadableBytes``, and a length is checked before memory of that length is allocated.
+``UnreadableBytes``, and a length is checked before that much memory is allocated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rangeland.wire.primitives import (
 
 
 def array(element: FieldCodec, *, compact: bool, nullable: bool) -> FieldCodec:
-    """An array as a tuple. A count that the remaining bytes cannot hold is refused before any
+    """An array, read as a tuple. A count too large for the remaining bytes is refused before any
     element is read, so a hostile count costs nothing."""
     length = COMPACT_LENGTH if compact else INT32_LENGTH
     least = max(1, element.least_bytes)

@@ -1,12 +1,14 @@
-"""Compression codecs, with a limit on the decompressed size. Dialects have tables of their numbers.
+"""Compression codecs that limit the decompressed size. The dialects have tables of the codecs'
+numbers.
 
 Each codec first computes the largest possible result from the framing of the compressed bytes,
-without decompressing: snappy and gzip store a size, lz4 and zstd consist of blocks of limited
-size. Decompression then writes into a buffer of that size and cannot exceed it. So a batch of a few
-bytes that decompresses to gigabytes is refused before memory is allocated.
+without decompressing: snappy and gzip store a size, lz4 and zstd consist of blocks of limited size.
+Decompression then writes into a buffer of that size and cannot exceed it. So a batch of a few bytes
+that would decompress to gigabytes is refused before memory is allocated.
 
-Pure functions of bytes; no offsets, no batches. For any bytes the result is a buffer or
-``NotDecompressible``, which the callers turn into BadRecord with the facts of the batch.
+Pure functions of bytes, which know nothing of offsets and batches. For any bytes, the result is a
+buffer or ``NotDecompressible``, which the callers turn into a BadRecord with the facts of the
+batch.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _Unpack = Callable[[memoryview, pa.Buffer], int]
 
 
 class NotDecompressible(Exception):
-    """The text is the reason. Callers turn it into BadRecord."""
+    """The reason why bytes cannot be decompressed. Callers turn it into BadRecord."""
 
 
 def decompress(codec: Codec, data: memoryview, max_bytes: int = MAX_BATCH_BYTES) -> Any:
@@ -43,8 +45,8 @@ def decompress(codec: Codec, data: memoryview, max_bytes: int = MAX_BATCH_BYTES)
 
 
 def check_within_limits(records: int, unpacked_bytes: int, max_bytes: int) -> None:
-    """Raises NotDecompressible for more records than a batch may have. ``unpacked_bytes`` is 0 for
-    an uncompressed batch, whose bytes are in memory already."""
+    """Raises NotDecompressible if a batch has more records than it may. ``unpacked_bytes`` is 0 for
+    an uncompressed batch, whose bytes are already in memory."""
     if (why := beyond(max_bytes, unpacked_bytes, records)) is not None:
         raise NotDecompressible(why)
 
@@ -53,7 +55,8 @@ def check_within_limits(records: int, unpacked_bytes: int, max_bytes: int) -> No
 
 
 def _gzip_bound(data: memoryview) -> int:
-    """The size in the trailer, modulo 4 GiB; deflate expands by at most a factor of 1032."""
+    """The size in the trailer, which is modulo 4 GiB; deflate expands by a factor of at most
+    1032."""
     (size,) = struct.unpack_from("<I", data, len(data) - 4) if len(data) >= 18 else (0,)
     return min(int(size), 1032 * len(data))
 
@@ -81,8 +84,8 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
 
 
 def _snappy_bound(data: memoryview) -> int:
-    """A raw block begins with its size. Java's clients frame raw blocks (xerial), others
-    send one. A block of n bytes expands to at most 22 n, whatever its size field contains."""
+    """A raw block begins with its size. Java's clients send framed raw blocks (xerial), others send
+    a single one. A block of n bytes expands to at most 22 n, whatever its size field says."""
     blocks = _xerial_blocks(data) if _is_xerial(data) else [data]
     return sum(min(cramjam.snappy.decompress_raw_len(block), 22 * len(block)) for block in blocks)
 
@@ -101,7 +104,7 @@ def _snappy_unpack(data: memoryview, buffer: pa.Buffer) -> int:
 _LZ4_MAGIC = 0x184D2204
 _LZ4_BLOCK_BYTES = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 _LZ4_STORED = 1 << 31
-_LZ4_PLAIN = 0x60  # version 1, independent blocks, and nothing that may be left out
+_LZ4_PLAIN = 0x60  # version 1, independent blocks, and none of the optional parts
 _LE32 = struct.Struct("<I")
 
 
@@ -123,15 +126,15 @@ def _lz4_bound(data: memoryview) -> int:
 
 
 def _lz4_unpack(data: memoryview, buffer: pa.Buffer) -> int:
-    """Decodes plain frames, which producers write, by block. All others, and damaged ones, are left
-    to the library's frame decoder, which takes 50 % longer."""
+    """Decodes plain frames, which is what producers write, block by block. All other frames, and
+    damaged ones, are left to the library's frame decoder, which takes 50 % longer."""
     written = _lz4_plain_unpack(data, memoryview(buffer).cast("B"))
     return int(cramjam.lz4.decompress_into(data, buffer)) if written is None else written
 
 
 def _lz4_plain_unpack(data: memoryview, target: memoryview) -> int | None:
-    """Decodes a frame of independent blocks that has no sizes, and no checksum but its header's;
-    None for any other frame."""
+    """Decodes a frame of independent blocks that has no sizes and no checksum other than its
+    header's; None for any other frame."""
     largest = _LZ4_PLAIN_HEADS.get(bytes(data[:7]))
     if largest is None:
         return None
@@ -198,8 +201,9 @@ _RAW, _RLE = 0, 1
 
 
 def _zstd_bound(data: memoryview) -> int:
-    """The sum over blocks of all frames: raw and repeated blocks store their size, compressed
-    ones hold at most 128 KiB. The frame's own content size is optional and adds nothing."""
+    """The sum over the blocks of all frames: raw and repeated blocks store their size, compressed
+    ones decompress to at most 128 KiB. The frame's own content size is optional and adds
+    nothing."""
     byte_index = bound = 0
     while byte_index < len(data):
         (magic,) = _LE32.unpack_from(data, byte_index)
@@ -220,7 +224,8 @@ def _zstd_bound(data: memoryview) -> int:
 
 
 def _zstd_first_block(frame: int, descriptor: int) -> int:
-    """After magic, descriptor, window (unless single segment), dictionary id, content size."""
+    """The position of the first block: after magic, descriptor, window (unless single segment),
+    dictionary id and content size."""
     single_segment = descriptor >> 5 & 1
     content_size = (single_segment, 2, 4, 8)[descriptor >> 6]
     dictionary = (0, 1, 2, 4)[descriptor & 3]
@@ -228,9 +233,9 @@ def _zstd_first_block(frame: int, descriptor: int) -> int:
 
 
 class Codec(Enum):
-    """A codec. ``bound``: the largest possible decompressed size. ``unpack``: decompresses into a
-    buffer of that size and returns the number of bytes. ``decompress`` turns the errors of both
-    into NotDecompressible."""
+    """A codec. ``bound`` computes the largest possible decompressed size. ``unpack`` decompresses
+    into a buffer of that size and returns the number of bytes. ``decompress`` turns the errors of
+    both into NotDecompressible."""
 
     GZIP = _gzip_bound, lambda data, to: int(cramjam.gzip.decompress_into(data, to))
     SNAPPY = _snappy_bound, _snappy_unpack

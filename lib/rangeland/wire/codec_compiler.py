@@ -1,8 +1,8 @@
 """Compiles declarations into codecs, once per class and version.
 
-A compiled struct is a list of steps. A step reads one field, or several adjacent fields of fixed
-width together; a metadata response with ten thousand partitions consists mostly of those. The path
-of a field is assembled only when an error is raised.
+A compiled struct is a list of steps. A step reads either one field, or several adjacent fields of
+fixed width together; a metadata response with ten thousand partitions consists mostly of the
+latter. The path of a field is assembled only when an error is raised.
 
 Errors name the field; ``encoding`` adds the message.
 """
@@ -24,7 +24,7 @@ from rangeland.wire.primitives import Buffer, FieldCodec, Reader, WireType
 
 @dataclass(frozen=True, slots=True)
 class _PresentField:
-    """A field of a class, in a version that has it."""
+    """A field of a class, in a version that includes it."""
 
     name: str
     codec: FieldCodec
@@ -130,7 +130,8 @@ def _run_reader(run: list[_PresentField]) -> Reader:
 
 
 def _read_one_by_one(run: list[_PresentField], buffer: memoryview, offset: int) -> tuple[Any, int]:
-    """Reads a run that the buffer cuts short, to name the field at which it ends."""
+    """Reads one by one a run of fields that the buffer cuts short, in order to name the field at
+    which it ends."""
     values = []
     for field in run:
         try:

@@ -1,7 +1,7 @@
-"""The errors of all readers and writers, which know the path of the field that is concerned.
+"""The errors of all readers and writers, which know the path of the field in question.
 
-A reader raises nothing but ``UnreadableBytes``, for any bytes: its facts are the reason as a word,
-and ``offset`` and ``size``. ``encoding`` names the message and its version.
+A reader raises nothing but ``UnreadableBytes``, for any bytes; the facts of that error are the
+reason as a word, ``offset`` and ``size``. ``encoding`` adds the message and its version.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ LEFT_OVER = "left over"
 
 
 class _FieldError(RangelandError):
-    """``field``: the path of the field within its message, as far as it is known."""
+    """An error in ``field``: its path within the message, as far as it is known."""
 
     field = ""
 
     def in_field(self, name: str) -> Self:
-        """The error of a message whose field ``name`` has the field of this error."""
+        """The same error, for the message that has this one's field inside its field ``name``."""
         return self._copy(field=f"{name}.{self.field}" if self.field else name)
 
     @property
@@ -33,15 +33,15 @@ class _FieldError(RangelandError):
 
 
 class UnreadableBytes(_FieldError, RemoteProtocolError):
-    """Bytes do not fit their type."""
+    """The bytes do not fit the type."""
 
 
 class UnwritableValue(_FieldError, LocalProtocolError):
-    """A value cannot be sent, or not in this version."""
+    """A value cannot be sent, or cannot be sent in this version."""
 
 
 def decode_error(reason: str, why: str, buffer: memoryview, offset: int) -> UnreadableBytes:
-    """The error of every reader."""
+    """The error that every reader raises."""
     return UnreadableBytes(
         "bytes do not fit their type", why=why, reason=reason, offset=offset, size=len(buffer)
     )
@@ -54,7 +54,7 @@ def underflow_error(buffer: memoryview, offset: int, length: int) -> UnreadableB
 
 
 def take(buffer: memoryview, offset: int, length: int) -> int:
-    """The end of ``length`` bytes at ``offset``; an error if the buffer ends before it."""
+    """Where ``length`` bytes at ``offset`` end; an error if the buffer ends before that."""
     end = offset + length
     if end > len(buffer):
         raise underflow_error(buffer, offset, length)
@@ -70,7 +70,7 @@ def negative_length_error(
 def check_can_be_null(
     length: int, what: str, nullable: bool, buffer: memoryview, offset: int
 ) -> None:
-    """Raises unless a negative ``length`` is the -1 of a value that may be null."""
+    """Raises an error unless a negative ``length`` is the -1 of a value that may be null."""
     if length != -1:
         raise negative_length_error(length, what, buffer, offset)
     if not nullable:

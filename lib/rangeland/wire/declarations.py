@@ -45,8 +45,8 @@ _MESSAGE: Final = "__rangeland_message__"
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
     """The versions in which a field is on the wire, and its form there. ``until`` is inclusive. A
-    field whose type allows None is nullable from ``nullable_from`` on; with a ``tag`` None means
-    absent."""
+    field whose type allows None is nullable from ``nullable_from`` on; if it has a ``tag``, None
+    means absent."""
 
     since: int = 0
     until: int | None = None
@@ -60,10 +60,10 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True)
 class MessageSpec:
-    """The declaration of a message, by ``@message``. ``name`` is the name of the class, without
+    """What ``@message`` has declared about a message. ``name`` is the name of the class, without
     "Request"; ``key`` is -1 if it is not a request. ``versions`` is inclusive on both sides;
     ``flexible_from`` is the first version with compact lengths and tagged fields, None if there is
-    none. ``response`` is the class of the response, on requests."""
+    none. ``response``, for requests only, is the class of the response."""
 
     name: str
     key: int
@@ -85,7 +85,8 @@ def since(
 ) -> Any:
     """A field that is on the wire from ``version`` to ``until``, both inclusive.
 
-    ``ignorable``: a value other than the default may be dropped in a version without it."""
+    ``ignorable``: a value other than the default may be dropped in a version that lacks the field.
+    """
     spec = FieldSpec(version, until, nullable_from, None, ignorable)
     return dataclasses.field(default=default, metadata={_FIELD: spec})
 
@@ -93,7 +94,7 @@ def since(
 def tagged_field(
     tag: int, *, since: int, default: Any, until: int | None = None, ignorable: bool = False
 ) -> Any:
-    """A field at the end of its struct that is only sent if it is not its default."""
+    """A field at the end of its struct that is sent only if it does not have its default value."""
     spec = FieldSpec(since, until, since, tag, ignorable)
     return dataclasses.field(default=default, metadata={_FIELD: spec})
 
@@ -102,8 +103,8 @@ def tagged_field(
     kw_only_default=True, frozen_default=True, field_specifiers=(since, tagged_field)
 )
 def struct(cls: type[T]) -> type[T]:
-    """A part of a message, or the response to a request: a frozen, slotted dataclass that is built
-    by keyword. It has the versions of its message or request."""
+    """Declares a part of a message, or the response to a request: a frozen, slotted dataclass that
+    is built by keyword. It has the versions of its message or request."""
     return dataclass(frozen=True, slots=True, kw_only=True)(cls)
 
 
@@ -117,7 +118,7 @@ def message(
     flexible_from: int | None = None,
     response: type[Any] | None = None,
 ) -> Callable[[type[T]], type[T]]:
-    """Declares a whole message, and the response to it; ``spec_of`` returns the declaration."""
+    """Declares a whole message and the response to it; ``spec_of`` returns the declaration."""
 
     def declare(cls: type[T]) -> type[T]:
         declared = struct(cls)

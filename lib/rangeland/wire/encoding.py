@@ -1,8 +1,8 @@
 """Encodes and decodes any declared message in any of its versions.
 
 ``declarations`` has the types with which messages are declared, and ``codec_compiler`` compiles the
-declarations into codecs. A field that a version lacks is read as its default. Writing another value
-in such a version is an error, unless the field is declared as ignorable.
+declarations into codecs. A field that a version lacks is read as its default. Writing any other
+value in such a version is an error, unless the field is declared as ignorable.
 
 For any bytes, ``decode`` returns a value or raises ``RemoteProtocolError`` with the facts
 ``message, version, field, offset, size, reason``. A value that cannot be sent raises
@@ -30,7 +30,7 @@ def encode(message: Any, version: int) -> bytes:
 
 
 def encode_buffers(message: Any, version: int) -> list[Buffer]:
-    """Encodes like ``encode``, but in parts that are not joined."""
+    """The same as ``encode``, but in parts that are not joined."""
     cls = type(message)
     codec = codec_of(cls, version)
     buffers: list[Buffer] = []
@@ -42,9 +42,10 @@ def encode_buffers(message: Any, version: int) -> list[Buffer]:
 
 
 def decode(cls: type[T], version: int, buffer: Buffer, offset: int = 0) -> T:
-    """The value that ``buffer`` contains from ``offset`` on; bytes left over are an error.
+    """The value that ``buffer`` contains from ``offset`` on; trailing bytes are an error.
 
-    Its ``Records`` are slices of ``buffer``, and everything else is copied."""
+    Its ``Records`` are slices of ``buffer``; everything else is copied.
+    """
     value, end = decode_from(cls, version, buffer, offset)
     if end != len(buffer):
         why = f"{len(buffer) - end} bytes are left over at byte {end} of {len(buffer)}"

@@ -1,10 +1,10 @@
-"""Fixed-size binary layouts, each declared once: names, types and order of its fields.
+"""Fixed-size binary layouts, each declared once: the names, types and order of its fields.
 
-A layout is a NamedTuple whose fields carry a ``struct`` code; ``StructLayout`` reads and writes
-it. Byte positions are computed from the declaration, so that no other file counts bytes.
+A layout is a NamedTuple whose fields carry a ``struct`` code; ``StructLayout`` reads and writes it.
+Byte positions are computed from the declaration, so that no other file has to count bytes.
 
-Fixed sizes only, big-endian unless declared otherwise. Values are as stored: the caller checks
-them.
+Fixed sizes only, big-endian unless declared otherwise. Values are as stored: checking them is up to
+the caller.
 """
 
 from __future__ import annotations
@@ -48,5 +48,5 @@ class StructLayout(Generic[T]):
         return self._struct.pack(*fields)
 
     def byte_index_of(self, name: str) -> int:
-        """The byte of the layout at which the field begins."""
+        """The byte index, within the layout, at which the field begins."""
         return self._byte_indexes[name]

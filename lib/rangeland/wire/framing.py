@@ -1,13 +1,13 @@
-"""The framing that all dialects share: four bytes of length, then that many bytes. There is no
+"""The framing that all dialects share: a length of four bytes, then that many bytes. There is no
 socket here.
 
-The owner of a socket receives into ``buffer`` and reports with ``advance`` how many bytes were
-received. A large frame is received directly into separate memory and passed on as a view, so its
+The owner of a socket receives into ``buffer`` and calls ``advance`` with the number of bytes
+received. A large frame is received directly into memory of its own and passed on as a view, so its
 slices stay valid for as long as they are referenced, and nothing is copied. Several small frames
 may be received at once: then they are views of the same memory.
 
-A length is accepted only up to ``max_frame_bytes``; beyond that the peer most likely speaks another
-protocol, which the error names if its first bytes are known.
+A length is accepted only up to ``max_frame_bytes``; if it is greater, the peer most likely speaks
+another protocol, and the error names that protocol if its first bytes are known.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from rangeland.wire.primitives import MAX_LENGTH, Buffer
 
 LENGTH_BYTES = 4
 SHARED_BY = 4
-"""The least number of frames that share memory."""
+"""The smallest number of frames that share memory."""
 
 _CHECK = "check host and port"
 
 
 class FrameReader:
-    """The receiving half of one connection. After an error it must not be used again.
+    """The receiving half of one connection. It must not be used again after an error.
 
-    ``max_frame_bytes`` counts the bytes after the length. ``allocate`` returns writable memory for
+    ``max_frame_bytes`` does not include the length itself. ``allocate`` returns writable memory for
     a frame of that many bytes; its contents do not matter. Up to ``ahead_bytes`` are received at a
-    time, so several frames may arrive: ``next`` returns those after the first. With 0, no byte of
-    the next frame is received before this one is complete."""
+    time, so several frames may arrive together: ``next`` returns those after the first. If it is 0,
+    no byte of the next frame is received before this one is complete.
+    """
 
     def __init__(
         self,
@@ -74,8 +75,8 @@ class FrameReader:
         return whole
 
     def next(self) -> memoryview | None:
-        """A frame that has already arrived; None if there is no complete one. Raises as
-        ``advance`` does."""
+        """A frame that has already arrived; None if there is no complete one. Raises what
+        ``advance`` raises."""
         start = self._start + LENGTH_BYTES
         if self._body is not None or self._end < start:
             return None
@@ -94,7 +95,8 @@ class FrameReader:
         return None
 
     def _renew(self) -> None:
-        """New memory that begins with the incomplete frame: the old memory may still be in use."""
+        """New memory that begins with the incomplete frame, because the old memory may still be in
+        use."""
         rest = self._shared[self._start : self._end]
         self._shared = self._allocate(self._shared_bytes)
         self._shared[: len(rest)] = rest
@@ -121,7 +123,7 @@ class FrameReader:
 
 
 def _other_protocol(first: bytes) -> str | None:
-    """The protocol of a peer whose first four bytes are not a valid length, if known."""
+    """The protocol of a peer whose first four bytes are not a valid length, if it is recognized."""
     # A TLS record: alert (21) or handshake (22), then the major version 3.
     if first[0] in (0x15, 0x16) and first[1] == 3:
         return "TLS"
@@ -129,7 +131,7 @@ def _other_protocol(first: bytes) -> str | None:
 
 
 def frame(*payload: Buffer) -> bytes:
-    """A length and the joined ``payload``, ready to be sent."""
+    """The joined ``payload`` preceded by its length, ready to be sent."""
     length = sum(len(part) for part in payload)
     if length > MAX_LENGTH:
         raise LocalProtocolError(

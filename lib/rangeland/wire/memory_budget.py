@@ -1,8 +1,8 @@
 """How much memory one batch may take, whatever its header says.
 
-A few bytes can decompress to gigabytes, and small records, messages and headers take several times
-their bytes as columns. So a batch has one budget in bytes, for its decompressed bytes and for the
-additional cost of each record and header.
+A few bytes can decompress to gigabytes, and small records, messages and headers take up several
+times their size as columns. So a batch has a single budget in bytes, for its decompressed bytes and
+for the additional cost of each record and header.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ HEADER_BYTES: Final = 16
 
 
 def beyond(max_bytes: int, size: int, records: int) -> str | None:
-    """The reason why a batch of ``size`` decompressed bytes and so many ``records`` is too large;
-    None if it is not."""
+    """Why a batch of ``size`` decompressed bytes and this many ``records`` is too large; None if it
+    is not."""
     if size > max_bytes:
         return f"it may unpack to {size} bytes, {memory_text(max_bytes)}"
     if size + records * RECORD_BYTES > max_bytes:

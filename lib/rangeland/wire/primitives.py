@@ -1,13 +1,12 @@
 """The primitive types of Kafka's wire format as values: how each is read and written.
 
 A reader is ``(buffer, offset) -> (value, new_offset)``, a writer ``(value, buffers) -> None``, and
-a ``FieldCodec`` is such a pair. A ``WireType`` has the codecs of one declared type: legacy or
-compact, nullable or not. A type that has only one form has the same codec for all of them.
+a ``FieldCodec`` is a pair of the two. A ``WireType`` has the codecs for one declared type: legacy
+or compact, nullable or not. A type that has only one form uses the same codec for all of them.
 
-Whatever the bytes are, a reader returns a value or raises ``UnreadableBytes``. A length is
-checked against the remaining bytes before memory of that length is allocated. Offsets in errors
-count from the start of the buffer. All integers are big-endian. Messages and versions are not known
-here.
+Whatever the bytes are, a reader returns a value or raises ``UnreadableBytes``. A length is checked
+against the remaining bytes before that much memory is allocated. Offsets in errors count from the
+start of the buffer. All integers are big-endian. This module knows no messages and no versions.
 """
 
 from __future__ import annotations
@@ -41,8 +40,9 @@ MAX_LENGTH = 0x7FFFFFFF
 class FieldCodec:
     """A reader and its writer. ``least_bytes``: the size of the shortest value on the wire.
 
-    ``format`` is the ``struct`` letter of a fixed width, so that adjacent fields can be read
-    together; empty for all other types."""
+    ``format`` is the ``struct`` letter of a type of fixed width, so that adjacent fields can be
+    read together; it is empty for all other types.
+    """
 
     read: Reader
     write: Writer
@@ -52,7 +52,8 @@ class FieldCodec:
 
 @dataclass(frozen=True, slots=True)
 class WireType:
-    """All forms of one declared type. A nullable form is None if the protocol has none."""
+    """All forms of one declared type. A nullable form is None if it does not exist in the
+    protocol."""
 
     name: str
     legacy: FieldCodec
@@ -118,7 +119,7 @@ def _write_uuid(value: str | None, buffers: list[Buffer]) -> None:
 
 
 _UUID = FieldCodec(_read_uuid, _write_uuid, 16)
-# 36 characters with hyphens. 16 zero bytes mean "no id" in Kafka, and are read as None.
+# 36 characters with hyphens. In Kafka, 16 zero bytes mean "no id", and are read as None.
 UUID = WireType("uuid", _UUID, _UUID, _UUID, _UUID)
 
 
@@ -126,8 +127,8 @@ UUID = WireType("uuid", _UUID, _UUID, _UUID, _UUID)
 
 
 def read_uvarint(buffer: memoryview, offset: int) -> tuple[int, int]:
-    """An unsigned number of at most 32 bits, in up to five bytes. A small one may take more bytes
-    than it needs."""
+    """An unsigned number of at most 32 bits, in up to five bytes. A small number may take more
+    bytes than it needs."""
     if offset < len(buffer) and (byte := buffer[offset]) < 0x80:
         return byte, offset + 1
     value = 0
@@ -180,7 +181,7 @@ def _compact_length(buffer: memoryview, offset: int) -> tuple[int, int]:
 
 _INT16_LENGTH = _Length(INT16.legacy.read, INT16.legacy.write, MAX_LEGACY_STRING_BYTES, 2)
 INT32_LENGTH = _Length(INT32.legacy.read, INT32.legacy.write, MAX_LENGTH, 4)
-# Encoded as n + 1, so that 0 is null.
+# Encoded as n + 1, so that 0 means null.
 COMPACT_LENGTH = _Length(
     _compact_length,
     lambda length, buffers: buffers.append(uvarint_bytes(length + 1)),
@@ -196,7 +197,7 @@ def _sized_codec(
     of_bytes: Callable[[memoryview, int, int], Any],
     to_bytes: Callable[[Any], Buffer],
 ) -> FieldCodec:
-    """A length and that many bytes. ``of_bytes`` is called with (buffer, start, end), which are
+    """A length and that many bytes. ``of_bytes`` is called with (buffer, start, end), which lie
     within the buffer."""
     read_length = length.read
 
@@ -255,7 +256,7 @@ STRING = _legacy_and_compact("string", _INT16_LENGTH, _text, str.encode)
 BYTES = _legacy_and_compact(
     "bytes", INT32_LENGTH, lambda buffer, start, end: bytes(buffer[start:end]), _as_bytes
 )
-# A slice of the frame, never a copy: a fetch response has tens of MiB of records.
+# A slice of the frame, never a copy: a fetch response contains tens of MiB of records.
 RECORDS = _legacy_and_compact(
     "records", INT32_LENGTH, lambda buffer, start, end: buffer[start:end], _as_bytes
 )

@@ -1,7 +1,7 @@
 """Tagged fields: the optional fields at the end of a struct in flexible versions (KIP-482).
 
 As in ``primitives``: whatever the bytes are, a reader returns a value or raises
-``UnreadableBytes``, and a length is checked before memory of that length is allocated.
+``UnreadableBytes``, and a length is checked before that much memory is allocated.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from rangeland.wire.primitives import Buffer, FieldCodec, read_uvarint, uvarint_
 def read_tags(
     buffer: memoryview, offset: int, known: Mapping[int, FieldCodec]
 ) -> tuple[dict[int, Any], int]:
-    """The tagged fields at the end of a struct, by tag. Fields that are not ``known`` are skipped.
+    """The tagged fields at the end of a struct, by tag. Fields that are not in ``known`` are
+    skipped.
 
-    Tags rise, so none occurs twice, and a known field fills its size exactly."""
+    Tags must rise, so none occurs twice, and a known field must fill its size exactly.
+    """
     count, offset = read_uvarint(buffer, offset)
     values: dict[int, Any] = {}
     last = -1
@@ -42,7 +44,8 @@ def read_tags(
 
 
 def write_tags(tagged: list[tuple[int, FieldCodec, Any]], buffers: list[Buffer]) -> None:
-    """Writes tagged fields, in rising order of tags; an empty list is one zero byte."""
+    """Writes tagged fields in ascending order of their tags; an empty list is a single zero
+    byte."""
     buffers.append(uvarint_bytes(len(tagged)))
     for tag, codec, value in tagged:
         inner: list[Buffer] = []
