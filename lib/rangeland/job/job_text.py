@@ -66,7 +66,7 @@ class JobText:
         return None if position is None else position.line
 
     def file_of(self, path: FieldPath) -> str:
-        """The file of a field; the job file itself if the field is in none."""
+        """The file of a field; the job file itself if no file contains the field."""
         position = self.position_of(path)
         return self.name if position is None else position.file
 
@@ -75,8 +75,8 @@ class JobText:
         return self.option_of(path) or str(self.position_of(path) or self.name)
 
     def option_of(self, path: FieldPath) -> str:
-        """The option that gave the value of a field, or a part of it that no file has; empty if
-        none did."""
+        """The option that gave the value of a field, or a part of the value that is in no file;
+        empty if no option did."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.overridden:
                 return self.overridden[path[:end]]
@@ -88,7 +88,7 @@ class JobText:
 
 
 def parse_job_text(text: str, name: str) -> JobText:
-    """Text that is not in a file; messages call it ``name``."""
+    """Parses text that is not in a file; messages call it ``name``."""
     parsed = parse_text(text, name)
     if EXTENDS in parsed.values:
         raise_bad_extends(parsed, "a whole job: text that is not in a file cannot extend one")
@@ -111,7 +111,8 @@ def path_part(key: Any) -> Any:
 
 
 def parse_text(text: str, name: str) -> JobText:
-    """One text, without the files it extends; messages call it ``name``. Raises JobFileError."""
+    """Parses a single text, without the files that it extends; messages call it ``name``. Raises
+    JobFileError."""
     try:
         values, node = load(text)
     except NotYaml as error:
@@ -155,8 +156,8 @@ class _MisreadNumber:
 
 
 def _misread_number_in(node: yaml.Node | None, path: FieldPath) -> _MisreadNumber | None:
-    """The first number of a text that YAML reads as another than most people do. Numbers
-    that may be secrets are left out, since this one is repeated."""
+    """The first number in a text that YAML reads differently from most people. Numbers that may be
+    secrets are left out, because the result is repeated in messages."""
     for inner, scalar in _scalars(node, path):
         misread = None if _may_be_secret(inner) else misread_number(scalar)
         if misread is not None:
