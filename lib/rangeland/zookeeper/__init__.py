@@ -1,7 +1,7 @@
 """ZooKeeper: its client, its nodes as values, and the registry of brokers.
 
-Only the driver uses it: nothing that executors import may import it. ``zookeeper_client`` holds
-a kazoo session, ``broker_registry`` reads through it, ``access_diagnosis`` says why that fails,
-and ``connect_string``, ``znodes`` and ``zookeeper_access`` are values. Groups in ZooKeeper are in
-``groups.zookeeper``.
+Only the driver uses it: nothing that executors import may import it. ``zookeeper_client`` holds a
+kazoo session, ``broker_registry`` reads through it, ``access_diagnosis`` finds out why access
+fails, and ``connect_string``, ``znodes`` and ``zookeeper_access`` contain values. Groups in
+ZooKeeper are in ``groups.zookeeper``.
 """

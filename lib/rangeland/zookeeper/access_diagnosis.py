@@ -1,7 +1,8 @@
-"""Finds out why a ZooKeeper cannot be used: mistakes in a job, with the field that corrects each.
+"""Finds out why a ZooKeeper cannot be used: detects mistakes in a job, and names the field that
+corrects each.
 
 A server that closes connections without a response may just be restarting. So each server is asked
-once more, in a way that tells this from a mistake.
+once more, in a way that tells a restart from a mistake.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from rangeland.zookeeper.zookeeper_access import SECTION, ZooKeeperAccess
 
 OPERATOR = "ZooKeeper's operator"
 PEER = Peer(f"{SECTION}.tls", "source.zookeeper", OPERATOR)
-# One of its four-letter words: each server answers it, if only that the word is not allowed.
+# One of its four-letter words: every server answers it, even if only to say that the word is not
+# allowed.
 _QUESTION = b"ruok"
 
 
 def ensemble_tls_error(
     ensemble: ConnectString, tls: TlsSettings | None
 ) -> JobFileError | AccessDenied | None:
-    """The mistake about TLS that makes all servers unusable; None if any of them may have another
-    cause."""
+    """The mistake about TLS that makes all servers unusable; None if there may be another cause for
+    any of them."""
     errors = [_server_tls_error(server, tls) for server in ensemble.servers]
     return errors[0] if None not in errors else None
 
@@ -45,7 +47,7 @@ def _server_tls_error(
 
 
 def login_error(name: str, access: ZooKeeperAccess) -> JobFileError | AccessDenied:
-    """The error of a rejected login."""
+    """The error for a rejected login."""
     login = access.login
     if login is None:
         return JobFileError(
@@ -65,7 +67,7 @@ def login_error(name: str, access: ZooKeeperAccess) -> JobFileError | AccessDeni
 
 
 def endless_login_error(name: str) -> Unreachable:
-    """The error of a login that does not end: a server without SASL answers each step with
+    """The error for a login that never ends: a server without SASL answers each step with
     nothing."""
     return Unreachable(
         f"the login at {name} did not come to an end",
@@ -75,7 +77,7 @@ def endless_login_error(name: str) -> Unreachable:
 
 
 def hidden_access_list_error(path: str, name: str, access: ZooKeeperAccess) -> AccessDenied:
-    """The error of an access list that is shown without its digests."""
+    """The error for an access list that is shown without its digests."""
     login = access.login
     client = "a client without a login" if login is None else f"user {login.username}"
     return AccessDenied(

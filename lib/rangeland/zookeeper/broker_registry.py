@@ -1,10 +1,10 @@
 """The brokers and partitions that are registered in ZooKeeper, by Jafka or by Kafka.
 
-Jafka: ``/brokers/ids/<id>`` is ``creator:host:port:autocreate``, with ``#`` for ``:`` in the first
-two; ``/brokers/topics/<topic>/<id>`` is the number of that broker's partitions. Kafka: both are
-JSON, and a topic's partitions belong to the cluster. Each node shows which of the two wrote it.
-Brokers' nodes are ephemeral, so a stopped broker is not registered, and in Jafka neither are its
-partitions.
+Jafka: ``/brokers/ids/<id>`` contains ``creator:host:port:autocreate``, with ``#`` for ``:`` in the
+first two; ``/brokers/topics/<topic>/<id>`` contains the number of that broker's partitions. Kafka:
+both contain JSON, and a topic's partitions belong to the cluster. Each node shows which of the two
+wrote it. Brokers' nodes are ephemeral, so a stopped broker is not registered, and in Jafka neither
+are its partitions.
 
 One function reads nodes; pure functions parse their contents.
 """
@@ -29,16 +29,17 @@ IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CONFIGS = "/config/topics"
 MAX_PARTITIONS = 65_536
-"""The most partitions of a topic on all Jafka brokers. A larger number is refused."""
+"""The most partitions that a topic may have on all Jafka brokers together. A larger number is
+refused."""
 ALL_BROKERS = ""
-"""Stands for the broker's name where partitions are not numbered per broker."""
+"""Stands for the broker's name if partitions are not numbered per broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistry:
     """The brokers and topics that are registered now; there may be none. ``topics`` maps a topic to
     its number of partitions by broker, or by `ALL_BROKERS` if they belong to the cluster.
-    ``source`` names the ZooKeeper in messages."""
+    ``source`` is the name of the ZooKeeper in messages."""
 
     brokers: dict[str, Address] = field(default_factory=dict)
     topics: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -51,7 +52,7 @@ class BrokerRegistry:
 
     @property
     def absent(self) -> frozenset[str]:
-        """Brokers with partitions that are not registered themselves: they have just stopped or
+        """Brokers that have partitions but are not registered themselves: they have just stopped or
         are just starting."""
         with_partitions = {broker for counts in self.topics.values() for broker in counts}
         return frozenset(with_partitions - self.brokers.keys() - {ALL_BROKERS})
@@ -74,7 +75,7 @@ def read_registry(access: ZooKeeperAccess) -> BrokerRegistry:
 
 
 def read_cleanup_policies(access: ZooKeeperAccess, topics: Sequence[str]) -> dict[str, str]:
-    """The ``cleanup.policy`` of the Kafka topics that override the brokers' default; the default
+    """The ``cleanup.policy`` of those Kafka topics that override the brokers' default; the default
     itself is not in ZooKeeper. Raises Unreachable."""
     with closing(connect(access)) as client:
         nodes = client.read_all(f"{CONFIGS}/{topic}" for topic in topics)
@@ -91,7 +92,7 @@ def registry_seen_by(client: ZooKeeper) -> BrokerRegistry:
     nodes = client.read_all(f"{IDS}/{name}" for name in ids)
     brokers = {name: nodes[f"{IDS}/{name}"] for name in ids}
     return BrokerRegistry(
-        # Between the two reads a broker may have stopped.
+        # A broker may have stopped between the two reads.
         {name: parse_broker(name, node.content) for name, node in brokers.items() if node},
         _read_topics(client, topics or []),
         str(client),
@@ -164,7 +165,8 @@ def parse_cleanup_policy(topic: str, content: bytes) -> str:
 
 def _jafka_broker(path: str, text: str) -> Address:
     parts = [part.replace("#", ":") for part in text.split(":")]
-    # The last part, whether topics are created automatically, is missing in old brokers' nodes.
+    # The last part, which says whether topics are created automatically, is missing from the nodes
+    # of old brokers.
     expected = "creator:host:port:autocreate"
     if len(parts) not in (3, 4):
         _reject(path, text, expected)
@@ -179,7 +181,7 @@ def _kafka_broker(path: str, text: str) -> Address:
         host, port = fields.text("host", ""), fields.number("port", -1, MAX_PORT, default=-1)
         endpoints = fields.values("endpoints", ())
         if (not host or port == -1) and endpoints:
-            # Only the plain listener has its own fields.
+            # Only the plain listener has fields of its own.
             host, port = _endpoint(endpoints[0])
         return _address(host, whole(port, "the port", 1, MAX_PORT))
 
@@ -213,7 +215,7 @@ def _text(path: str, content: bytes) -> str:
 
 @contextmanager
 def _expecting(expected: str, path: str, text: str) -> Iterator[None]:
-    """Raises RemoteProtocolError if what is read of the text is not there."""
+    """Raises RemoteProtocolError if the text does not contain what is read from it."""
     try:
         yield
     except Unreadable:
@@ -233,8 +235,8 @@ def _reject(path: str, text: str, expected: str) -> NoReturn:
 
 
 def _no_registry_error(client: ZooKeeper) -> JobFileError:
-    """The error if no broker has ever registered. It lists the nodes that exist, since a missing
-    chroot is the usual cause."""
+    """The error if no broker has ever registered. It lists the nodes that do exist, because a
+    missing chroot is the usual cause."""
     root = [name for name in client.children("/") or [] if name != "zookeeper"]
     registries = client.children_of(f"/{name}{IDS}" for name in root)
     likely = [path.removesuffix(IDS) for path, ids in registries.items() if ids is not None]

@@ -1,7 +1,7 @@
-"""ZooKeeper's connect string, ``host:port,host:port/chroot``, as in a job file.
+"""ZooKeeper's connect string, ``host:port,host:port/chroot``, as written in a job file.
 
-Pure. The port may be left out, as in ZooKeeper's own tools, and an IPv6 host is in brackets.
-The chroot is the node below which everything of a cluster is kept.
+Pure. The port may be left out, as in ZooKeeper's own tools, and an IPv6 host is in brackets. The
+chroot is the node below which everything that belongs to a cluster is kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SERVER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ConnectString:
-    """The servers of a ZooKeeper and a node there. ``chroot`` is empty, or begins with ``/`` and
+    """The servers of a ZooKeeper, and a node in it. ``chroot`` is empty, or begins with ``/`` and
     does not end with it."""
 
     servers: tuple[Address, ...]
@@ -32,7 +32,8 @@ class ConnectString:
 
 
 def read_ensemble(text: str) -> ConnectString:
-    """Reads a connect string. Raises JobFileError, naming the part of the text that is wrong."""
+    """Reads a connect string. Raises JobFileError, which names the part of the text that is
+    wrong."""
     servers, slash, path = text.strip().partition("/")
     parts = path.rstrip("/").split("/") if path.strip("/") else []
     if any(part in ("", ".", "..") or part != part.strip() for part in parts):
@@ -53,7 +54,7 @@ def _read_server(text: str, server: str) -> Address:
 
 
 def _address_error(text: str, why: str) -> JobFileError:
-    if "@" in text:  # what precedes it may be a password
+    if "@" in text:  # the part before it may be a password
         text, why = "the address", "user and password do not belong in it"
     elif not is_quotable(text):
         text, why = "the address", "it is not repeated here, since it may contain a secret"

@@ -1,4 +1,4 @@
-"""The parts of a kazoo session that are ours: sockets and threads, credentials, and its log."""
+"""Our own parts of a kazoo session: sockets and threads, credentials, and its log."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from rangeland.zookeeper.zookeeper_access import SECTION, ZooKeeperAccess, ZooKe
 
 
 class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Gives up on a server within ``limit_s``, early enough to try again or to try the others:
-    kazoo waits for each as long as a session lasts, and then the session is gone. ZooKeeper 3.9.3
-    neither answers nor closes a connection that it accepted while it was starting.
+    """Gives up on a server within ``limit_s``, early enough to try it again or to try the others:
+    kazoo waits for each server as long as a session lasts, and by then the session is gone.
+    ZooKeeper 3.9.3 neither answers nor closes a connection that it accepted while it was starting.
 
-    TLS is ours: kazoo would also trust the system's authorities. If a server ends a session
-    because of the login, kazoo's thread would end with an error that nobody catches."""
+    TLS is ours too: kazoo would also trust the system's certificate authorities. And if a server
+    ends a session because of the login, kazoo's thread would end with an error that nobody catches.
+    """
 
     def __init__(
         self, limit_s: float, access: ZooKeeperAccess, on_failed_login: Callable[[], None]
@@ -50,8 +51,8 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         self._is_in_session = True
 
     def select(self, *args: Any) -> Any:
-        """Waits no longer than our limit until a session has begun. ``args`` end with kazoo's own
-        limit, in seconds."""
+        """Waits no longer than our limit, until a session has begun. The last of ``args`` is
+        kazoo's own limit, in seconds."""
         *sockets, limit_s = args
         within_s = limit_s if self._is_in_session else min(limit_s, self._limit_s)
         return super().select(*sockets, within_s)
@@ -67,8 +68,8 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
 
 
 def credentials(login: ZooKeeperLogin | None) -> dict[str, Any]:
-    """The credentials in the form that kazoo takes. Raises MissingRequirement if SASL lacks
-    its package."""
+    """The credentials in the form that kazoo takes. Raises MissingRequirement if the package that
+    SASL needs is missing."""
     if login is None:
         return {}
     if not login.uses_sasl:

@@ -9,8 +9,8 @@ from enum import Enum
 @dataclass(frozen=True, slots=True)
 class Znode:
     """One node. ``created`` is the number of the transaction that created it: a later node with the
-    same path has another one. ``session`` is the owner of an ephemeral node, 0 for a persistent
-    one."""
+    same path has a different number. ``session`` is the owner of an ephemeral node, 0 for a
+    persistent one."""
 
     content: bytes
     version: int
@@ -20,8 +20,8 @@ class Znode:
 
 @dataclass(frozen=True, slots=True)
 class AccessRule:
-    """What a user may do with a node, as ZooKeeper stores it. ``user`` is in the form of its
-    ``scheme``, ``permissions`` are bits."""
+    """What a user may do with a node, in the form that ZooKeeper stores. The form of ``user``
+    depends on the ``scheme``; ``permissions`` are bits."""
 
     permissions: int
     scheme: str
@@ -65,7 +65,7 @@ Operation = Create | Write | Check | Delete
 
 
 class Reason(Enum):
-    """The reason why a transaction was not applied."""
+    """Why a transaction was not applied."""
 
     ABSENT = "there is no such node"
     EXISTS = "the node exists already"
@@ -75,7 +75,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The first operation that made a transaction fail; none was applied."""
+    """The operation that made a transaction fail; none of its operations was applied."""
 
     operation: Operation
     reason: Reason

@@ -12,8 +12,8 @@ SECTION = "source.security.zookeeper"
 @dataclass(frozen=True, slots=True)
 class ZooKeeperLogin:
     """A login to ZooKeeper. ``uses_sasl``: SASL with DIGEST-MD5, which the server checks at once.
-    Otherwise its scheme `digest`: there a wrong password only means that access lists do not
-    match."""
+    Otherwise ZooKeeper's scheme `digest` is used, in which a wrong password only means that access
+    lists do not match."""
 
     username: str
     password: str = field(repr=False)
@@ -22,11 +22,11 @@ class ZooKeeperLogin:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAccess:
-    """The settings with which a ZooKeeper is reached; by default without TLS or login."""
+    """The settings for reaching a ZooKeeper; by default without TLS or login."""
 
     servers: str
     """``host:port[,host:port...][/chroot]``."""
     tls: TlsSettings | None = None
     login: ZooKeeperLogin | None = None
     connect_ms: int = 10_000
-    """The deadline of the connection, and of each later request."""
+    """The time limit for connecting, and for each later request."""

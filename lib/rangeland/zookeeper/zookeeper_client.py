@@ -1,12 +1,12 @@
 """The ZooKeeper client: one session, its requests, and its end.
 
 Only this module and ``kazoo_connection`` import kazoo. Its exceptions become Unreachable or
-AccessDenied; a missing node or a transaction that was not applied is not an error, but a value; its
+AccessDenied; a missing node or a transaction that was not applied is a value, not an error; kazoo's
 last log message becomes the *why* of an Unreachable.
 
-Each call has a deadline. If the connection is lost, the call waits for it and is sent again. So a
-transaction may have been applied although its second try is refused: callers must be able to tell.
-``session`` shows that a session has ended.
+Each call has a deadline. If the connection is lost, the call waits until it is back and is sent
+again. So a transaction may have been applied even though its second attempt is refused: callers
+must be able to tell. ``session`` shows that a session has ended.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess
 CLOSE_TIMEOUT_S = 2.0
 # How many requests are in flight at once: thousands are fine, hundreds of thousands are not.
 _AT_ONCE = 1000
-# What servers show in place of a digest to users who may not change the access list.
+# What servers show instead of a digest to users who may not change the access list.
 _HIDDEN_DIGEST = ":x"
 _PASSING = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
 
@@ -125,8 +125,8 @@ class ZooKeeper:
     # --- life --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Starts the session. Raises Unreachable; JobFileError if the chroot does not exist, or for
-        a mistake about TLS or the login; AccessDenied if the server refuses either."""
+        """Starts the session. Raises Unreachable; JobFileError if the chroot does not exist, or if
+        TLS or the login are configured wrongly; AccessDenied if the server refuses either."""
         self._kazoo.start_async()
         try:
             (root,) = self._ask("connect to", lambda: [self._kazoo.exists_async("/")])
@@ -141,35 +141,35 @@ class ZooKeeper:
 
     def close(self) -> None:
         """Ends the session, so that its ephemeral nodes disappear at once. If the server does not
-        answer, the session times out later; this does not wait for that."""
+        answer, the session will time out later; this call does not wait for that."""
         self._is_closed = True
-        # If the server is silent, kazoo waits for as long as a session lasts.
+        # If the server is silent, kazoo waits as long as a session lasts.
         ending = threading.Thread(target=self._end, name="zookeeper-close", daemon=True)
         ending.start()
         ending.join(CLOSE_TIMEOUT_S)
 
     @property
     def session(self) -> int | None:
-        """The session's number; None between the end of one and the beginning of the next. It
-        stays while the connection is lost, since the session may still be alive."""
+        """The session's number; None between the end of one session and the beginning of the next.
+        It remains while the connection is lost, since the session may still be alive."""
         return None if self._session is None else self._session[0]
 
     # --- requests ----------------------------------------------------------------------
 
     def read(self, path: str) -> Znode | None:
-        """Reads a node; None if there is none."""
+        """Reads a node; None if it does not exist."""
         return self.read_all([path])[path]
 
     def read_all(
         self, paths: Iterable[str], within_ms: int | None = None
     ) -> dict[str, Znode | None]:
-        """Reads all nodes in one round, but not at one moment. Raises Unreachable."""
+        """Reads all nodes in one round trip, but not as of a single moment. Raises Unreachable."""
         paths = list(paths)
         responses = self._ask_all("read", self._kazoo.get_async, paths, within_ms)
         return {p: _node(response) for p, response in zip(paths, responses, strict=True)}
 
     def children(self, path: str, within_ms: int | None = None) -> list[str] | None:
-        """The names of a node's children, sorted; None if there is no such node."""
+        """The names of a node's children, sorted; None if the node does not exist."""
         return self.children_of([path], within_ms)[path]
 
     def children_of(
@@ -183,15 +183,15 @@ class ZooKeeper:
         }
 
     def last_changes(self, paths: Iterable[str], within_ms: int | None = None) -> dict[str, int]:
-        """The number of the last transaction that created or removed a child of each node; -1 if
-        there is no such node."""
+        """For each node, the number of the last transaction that created or removed one of its
+        children; -1 if the node does not exist."""
         paths = list(paths)
         stats = self._ask_all("read", self._kazoo.exists_async, paths, within_ms)
         return {p: -1 if s is None else s.pzxid for p, s in zip(paths, stats, strict=True)}
 
     def access_list(self, path: str) -> AccessList | None:
-        """A node's access list; None if there is no such node. Raises AccessDenied if it is not
-        shown, or only in part."""
+        """A node's access list; None if the node does not exist. Raises AccessDenied if the list is
+        not shown, or only in part."""
         (response,) = self._ask_all("read", self._kazoo.get_acls_async, [path])
         if isinstance(response, KazooException):
             return None
@@ -209,8 +209,8 @@ class ZooKeeper:
         self._ask_all("create", self._kazoo.ensure_path_async, sorted(set(paths)))
 
     def apply(self, operations: Sequence[Operation]) -> Refused | None:
-        """Applies all operations in one transaction, or none of them and returns the one that
-        failed."""
+        """Applies all operations in one transaction. If one fails, none is applied, and the result
+        is the one that failed."""
 
         def send() -> list[Any]:
             transaction = self._kazoo.transaction()
@@ -244,8 +244,8 @@ class ZooKeeper:
     def _ask(
         self, what: str, send: Callable[[], list[Any]], within_ms: int | None = None
     ) -> list[Any]:
-        """Sends until responses arrive or the time is up. A missing or an existing node is a
-        response."""
+        """Sends until responses arrive or time is up. That a node is missing, or exists already,
+        counts as a response."""
         limit_s = self._timeout_s if within_ms is None else min(self._timeout_s, within_ms / 1000)
         deadline = time.monotonic() + limit_s
         while not self._is_closed and (left_s := deadline - time.monotonic()) > 0:
@@ -266,7 +266,7 @@ class ZooKeeper:
         raise self._unreachable_error(what, limit_s)
 
     def _session_error(self, was_connected: bool) -> RangelandError | None:
-        """Why a session did not begin, if more is known."""
+        """Why a session did not begin, if more is known about it."""
         if not was_connected:
             return ensemble_tls_error(self.ensemble, self._access.tls)
         login = self._access.login
@@ -320,8 +320,8 @@ class ZooKeeper:
         )
 
     def _on_failed_login(self) -> None:
-        """Called by kazoo's own thread, which then ends: waiting for a connection would be in
-        vain."""
+        """Called by kazoo's own thread, which then ends, so it would be pointless to wait for a
+        connection."""
         self._has_login_failed = True
         self._connected.set()
 
@@ -333,7 +333,7 @@ class ZooKeeper:
             self._kazoo_log.last = ""
             self._connected.set()
             return
-        # kazoo ends a session for this by itself, maybe before anything was asked of it.
+        # kazoo may end a session for this reason by itself, even before it was asked for anything.
         if self._kazoo.client_state == KeeperState.AUTH_FAILED:
             self._on_failed_login()
         if not self._has_login_failed:
@@ -343,7 +343,7 @@ class ZooKeeper:
             self._session = None
 
     def _end(self) -> None:
-        # An error at the end of a session that is no longer needed does not matter.
+        # An error while ending a session that is no longer needed does not matter.
         try:
             self._kazoo.stop()
             self._kazoo.close()
@@ -352,8 +352,8 @@ class ZooKeeper:
 
 
 def connect(access: ZooKeeperAccess, session_ms: int | None = None) -> ZooKeeper:
-    """A session. Its length matters for ephemeral nodes. Raises Unreachable; JobFileError for an
-    invalid address, a missing chroot, or a mistake about TLS or the login; AccessDenied if the
+    """Opens a session. Its length matters for ephemeral nodes. Raises Unreachable; JobFileError for
+    an invalid address, a missing chroot, or a mistake about TLS or the login; AccessDenied if the
     server refuses either."""
     client = ZooKeeper(access, session_ms or access.connect_ms)
     client.start()
