@@ -1,6 +1,6 @@
-"""An error as text for people: what happened, why, what to do, and what it means for the data.
+"""An error as text for people: what happened, why, what to do, and what this means for the data.
 
-Every command may end here, so little is imported.
+Every command may end here, so few modules are imported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rangeland.wording import sentence
 
 
 def render_error(error: RangelandError) -> RenderableType:
-    """A box with what happened, why and what to do; and whether the data is safe, whether to
+    """A box with what happened, why and what to do, and with whether the data is safe, whether to
     retry, and who has to act."""
     lines = [("why", sentence(error.why)), ("do", sentence(error.do)), ("data", error.data)]
     lines += [("retry", error.retry), ("who acts", error.acts)]

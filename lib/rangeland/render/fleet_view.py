@@ -1,4 +1,4 @@
-"""The results of many jobs as text: a line for each, then the problems in full."""
+"""The results of many jobs as text: one line for each, then the problems in full."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_ERRORS = 5
 
 
 def render_fleet(result: FleetResult[Any]) -> RenderableType:
-    """All jobs of a command with the result of each."""
+    """All jobs of a command, each with its result."""
     table = table_of("job", "table", "result", ">records", ">seconds")
     for job_result in result.jobs:
         table.add_row(
@@ -96,7 +96,7 @@ def _word(job_result: JobResult[Any]) -> Text:
 
 
 def _records(job_result: JobResult[Any]) -> str:
-    """The number of records, or offsets, in a result; empty if there is none to show."""
+    """The number of records, or offsets, in a result; empty if there is nothing to show."""
     match job_result.result:
         case RunResult(state="landed") as run:
             return number(run.counts.landed)
@@ -114,7 +114,7 @@ def _lag(status: Status) -> int:
 
 
 class LiveJobs:
-    """Shows the progress of a session of many jobs: a line for each that is done."""
+    """Shows the progress of a session with many jobs: one line for each that is done."""
 
     def __init__(self, progress: LiveProgress) -> None:
         self._progress = progress

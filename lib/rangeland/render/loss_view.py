@@ -18,8 +18,8 @@ ACTIONS = {
     "reread": ("damaged in the log as well", "yellow"),
     "quarantine": ("in quarantine", "yellow"),
 }
-"""The actions on losses, in the order of the lists. ``reread`` is a hold while quarantined
-offsets are read from the log again: they stay in quarantine."""
+"""The actions on losses, in the order in which they are listed. ``reread`` is a hold while
+quarantined offsets are read from the log again: they stay in quarantine."""
 
 
 def loss_lines(losses: Iterable[LossEvent]) -> list[RenderableType]:

@@ -1,8 +1,9 @@
-"""A plan as text: a bar for each log, the totals, and everything that is left out, with reasons.
+"""A plan as text: a bar for each log, the totals, and everything that is left out, with the
+reasons.
 
-So that a thousand partitions stay readable, the largest are shown one by one and the others in one
+To keep a thousand partitions readable, only the largest are shown one by one, and the others on one
 line. The legend explains only the signs that are drawn. ``text_drawing`` makes strings from outside
-safe; they are never given to rich as ``str``.
+safe; they are never passed to rich as plain ``str``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from rangeland.wording import count_noun, number, size
 
 
 def render_plan(preview: PlanPreview) -> RenderableType:
-    """Draws what a run would do now: a bar per log, the totals, and everything left out."""
+    """Draws what a run would do now: a bar per log, the totals, and everything that is left out."""
     plan = preview.draft.plan
     draft = preview.draft
     parts: list[RenderableType] = [_plan_title(preview)]

@@ -1,7 +1,7 @@
-"""The progress of a run: a spinner and bars on a terminal, plain lines elsewhere, or log records.
+"""The progress of a run: a spinner and bars on a terminal, otherwise plain lines or log records.
 
 Showing progress must not slow the run down: a call updates numbers, and drawing happens at most a
-few times a second. If stderr is not a terminal (in a scheduler's log) there are lines without
+few times a second. If stderr is not a terminal (as in a scheduler's log), there are lines without
 control codes, few enough to be read later.
 
 ``plans`` lists the plans that were started, so that the message after an interruption can name
@@ -40,10 +40,11 @@ logger = logging.getLogger("rangeland.progress_events")
 
 
 class LiveProgress:
-    """A ``Progress`` for people. As a context manager it ends the display.
+    """A ``Progress`` for people. As a context manager, it ends the display on exit.
 
-    Without a console, progress and warnings become log records. ``quiet`` leaves only warnings.
-    ``clock`` gives seconds."""
+    Without a console, progress and warnings become log records. ``quiet`` shows only warnings.
+    ``clock`` returns seconds.
+    """
 
     def __init__(
         self,
@@ -99,7 +100,8 @@ def _headline(plan: Plan, recovered: bool) -> str:
 
 
 class _Records(NoProgress):
-    """Shows progress to machines: a log record per step. The progress of reading is not logged."""
+    """Shows progress to machines, as one log record per step. The progress of reading is not
+    logged."""
 
     def step(self, text: str) -> None:
         logger.info(capitalise(text))
@@ -113,7 +115,7 @@ class _Records(NoProgress):
 
 
 class _Lines:
-    """Shows progress in the logs of schedulers: a line per step, and one every ten seconds while
+    """Shows progress in the logs of schedulers: one line per step, and one every ten seconds while
     reading."""
 
     def __init__(self, console: Console, clock: Callable[[], float]) -> None:
@@ -160,15 +162,15 @@ class _Rate(ProgressColumn):
 
 
 class _Left(TimeRemainingColumn):
-    """Time left, only on the line of the total."""
+    """Time left, shown only on the line of the total."""
 
     def render(self, task: Task) -> Text:
         return super().render(task) if task.fields.get("is_total") else Text("")
 
 
 class _Bars:
-    """Shows progress on a terminal: a spinner for steps; a bar per partition and one for all of
-    them."""
+    """Shows progress on a terminal: a spinner for each step, and while reading a bar per partition
+    and one for the total."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -1,7 +1,7 @@
-"""The result of a run as text: the class of every offset, and that the counts add up.
+"""The result of a run as text: what became of every offset, and that the counts add up.
 
-The largest partitions are shown one by one, the others in one line. Classes of offsets that are
-empty have no column. ``text_drawing`` makes strings from outside safe.
+The largest partitions are shown one by one, the others on one line. Classes without any offsets
+have no column. ``text_drawing`` makes strings from outside safe.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COUNT_STYLES = {"landed": "green", "quarantined": "yellow", "lost": "bold red"}
 
 
 def render_result(result: RunResult) -> RenderableType:
-    """Draws the result of a run: the classes of offsets, their sum, and where the rows are."""
+    """Draws the result of a run: the classes of its offsets, their sum, and where the rows are."""
     parts: list[RenderableType] = [_result_title(result)]
     if result.ranges:
         parts += [Text(), _result_table(result), Text(), closing_sum(result), _landing(result)]
@@ -56,7 +56,7 @@ def render_result(result: RunResult) -> RenderableType:
 
 def render_redrive(result: RedriveResult) -> RenderableType:
     """Draws the landing, if there was one, and the quarantine: each range with the landing that put
-    it there, why, and whether it can be decoded."""
+    it there, the reason, and whether it can be decoded."""
     parts: list[RenderableType] = []
     if result.done is not None:
         parts += [render_result(result.done), Text()]
@@ -107,7 +107,7 @@ def render_adopt(result: AdoptResult) -> RenderableType:
 
 def _result_title(result: RunResult) -> Text:
     details = [] if result.table_version is None else [f"version {result.table_version}"]
-    if result.state != "landed":  # How long a landing took is in its last line.
+    if result.state != "landed":  # The last line says how long a landing took.
         details.append(duration(result.seconds))
     where = f" in {result.table}" + (f" ({', '.join(details)})" if details else "")
     words, style = "nothing to land", "bold"

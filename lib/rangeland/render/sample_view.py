@@ -18,7 +18,7 @@ CELL_WIDTH = 20
 
 def render_sample(result: SampleResult, written: str = "") -> RenderableType:
     """Draws the formats, the fields and the first values. ``written``: the name of the file that
-    has the fields as DDL."""
+    contains the fields as DDL."""
     kinds = ", ".join(f"{number(count)} {name}" for name, count in result.formats.items())
     parts: list[RenderableType] = [
         Text(count_noun(result.records, "record"), style="bold").append(f": {kinds or 'none'}")

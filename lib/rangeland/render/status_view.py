@@ -1,7 +1,7 @@
 """The results of ``status``, ``check`` and ``reached`` as text.
 
 Anything that needs attention is coloured. The largest partitions are shown one by one, the others
-in one line. ``text_drawing`` makes strings from outside safe.
+on one line. ``text_drawing`` makes strings from outside safe.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from rangeland.wording import count_noun, duration, number
 
 
 def render_status(status: Status) -> RenderableType:
-    """Draws how much of each log is landed, and how much is left."""
+    """Draws how much of each log has landed, and how much is left."""
     version = "" if status.table_version is None else f", version {status.table_version}"
     title = title_of(status.job, f"table {status.table}{version}")
     title.append(f", {count_noun(status.sequence, 'landing')}")
     lag = sum(p.lag for p in status.partitions)
     behind = Text("everything is landed", "green")
-    if status.warnings:  # such as of partitions that are not among these
+    if status.warnings:  # for example about partitions that are not listed here
         behind = Text("all offsets of these partitions are landed", "yellow")
     if not status.partitions:
         behind = Text("the cluster has none of the job's partitions", "yellow")
@@ -115,7 +115,7 @@ def _waiting_line(status: PartitionStatus) -> str:
 
 def _status_bar(status: PartitionStatus) -> LogBar:
     mark = status.start if status.checkpoint is None else status.checkpoint
-    # Offsets that were landed before they left the log are not lost.
+    # Offsets that landed before they left the log are not lost.
     first = min(status.start, mark)
     last = status.end + status.held_back
     intervals = [
@@ -136,7 +136,7 @@ def _recent_line(landing: RecentLanding) -> str:
 
 
 def render_check(check: CheckResult) -> RenderableType:
-    """Each item that was checked, whether it passed, and the details."""
+    """Draws each item that was checked, whether it passed, and the details."""
     table = Table.grid(padding=(0, 1))
     for finding in check.findings:
         mark = Text("ok ", "green") if finding.is_well else Text("FAILED ", "bold red")

@@ -1,7 +1,7 @@
 """Building blocks for output: safe text, a log as a bar, tables.
 
 Every string from outside goes through ``plain`` into a ``Text``, so that neither markup nor control
-codes in a topic's name or a broker's message reach the terminal.
+codes in a topic's name or a broker's message can reach the terminal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_LINES = 5
 MAX_NAME = 29
 MAX_WIDTH = 1_000
 WIDTH_WITHOUT_TERMINAL = 100
-# kind -> (sign, ASCII sign, style, text of the legend); later kinds cover earlier ones.
+# kind -> (sign, ASCII sign, style, text for the legend); later kinds cover earlier ones.
 KINDS: dict[str, tuple[str, str, str, str]] = {
     "before": ("·", ".", "dim", "before the range"),
     "later": ("░", "-", "dim", "left for later"),
@@ -38,7 +38,7 @@ KINDS: dict[str, tuple[str, str, str, str]] = {
     "lost": ("x", "x", "bold red", "lost"),
 }
 FLEXIBLE = {"log": 8, "why": 24}
-"""The columns that may be narrower than their contents, and how narrow."""
+"""The columns that may be narrower than their contents, and their smallest width."""
 
 
 def console_for(stream: IO[str]) -> Console:
@@ -51,7 +51,7 @@ def console_for(stream: IO[str]) -> Console:
 
 
 def plain(text: object) -> str:
-    """The text with control characters escaped; line breaks and printable characters stay."""
+    """The text with control characters escaped; line breaks and printable characters are kept."""
     return "".join(
         c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode()
         for c in str(text)
@@ -64,13 +64,13 @@ def safe_text(text: object, style: str = "") -> Text:
 
 
 def title_of(job: str, text: str, style: str = "") -> Text:
-    """A title: the job and a text about it."""
+    """A title: the job, and a text about it."""
     return safe_text(job, "bold").append(": ").append_text(safe_text(text, style))
 
 
 def shorten_name(item: object) -> Text:
-    """The name of a partition or a group member, without its middle if it is too long for a
-    column."""
+    """The name of a partition or a group member; if it is too long for a column, its middle is left
+    out."""
     name = plain(item)
     half = (MAX_NAME - 3) // 2
     return Text(name if len(name) <= MAX_NAME else f"{name[:half]}...{name[-half:]}")
@@ -87,8 +87,9 @@ def number_or_dash(value: int | None) -> str:
 class LogBar:
     """A log from ``first`` to ``last``, in as many cells as fit.
 
-    ``intervals`` are ``(from_offset, until_offset, kind)``. If several touch a cell, the last in
-    ``KINDS`` is drawn, so that a small range in a large log stays visible."""
+    ``intervals`` are ``(from_offset, until_offset, kind)``. If several share a cell, the kind that
+    comes last in ``KINDS`` is drawn, so that a small range in a large log stays visible.
+    """
 
     first: int
     last: int
@@ -96,7 +97,7 @@ class LogBar:
 
     @property
     def kinds(self) -> set[str]:
-        """The kinds that are drawn in it."""
+        """The kinds that are drawn in the bar."""
         intervals = [interval for interval in self.intervals if interval[0] < interval[1]]
         bare = self.first < min((start for start, _, _ in intervals), default=self.last)
         return {kind for _, _, kind in intervals} | ({"before"} if bare else set())
@@ -131,7 +132,7 @@ class Legend:
 
     @staticmethod
     def of(bars: Iterable[LogBar], words: Mapping[str, str]) -> Legend:
-        """Explains only the kinds that are drawn."""
+        """A legend for only those kinds that are drawn."""
         kinds = set().union(*(bar.kinds for bar in bars))
         return Legend(tuple((kind, word) for kind, word in words.items() if kind in kinds))
 
@@ -158,8 +159,8 @@ def facts(pairs: Iterable[tuple[str, object]]) -> Table:
 
 
 def list_lines(heading: str, lines: Iterable[object], style: str) -> list[RenderableType]:
-    """A heading with a few of the lines indented below it, or one beside it; nothing if there are
-    none."""
+    """A heading with a few of the lines indented below it, or with a single line next to it;
+    nothing if there are no lines."""
     items = [safe_text(line) for line in lines]
     title = Text(f"{heading}:", style=style)
     if len(items) < 2:
@@ -171,8 +172,8 @@ def list_lines(heading: str, lines: Iterable[object], style: str) -> list[Render
 
 
 def biggest(things: Sequence[T], weight: Callable[[T], int]) -> tuple[list[T], list[T]]:
-    """The heaviest things in their own order, and the others. The last row is for the others, so
-    a single thing is never hidden."""
+    """The heaviest things, in their own order, and the others. The last row stands for the others,
+    so it never hides just a single thing."""
     if len(things) <= MAX_ROWS:
         return list(things), []
     order = sorted(range(len(things)), key=lambda index: (-weight(things[index]), index))
@@ -184,13 +185,13 @@ def biggest(things: Sequence[T], weight: Callable[[T], int]) -> tuple[list[T], l
 
 
 def rest_name(hidden: Sequence[object]) -> Text:
-    """The first cell of the row that stands for everything ``biggest`` hides."""
+    """The first cell of the row that stands for everything that ``biggest`` hides."""
     return Text(f"+ {number(len(hidden))} more", "dim")
 
 
 class _UncutTable(Table):
-    """A table whose numbers are never cut: if no column can shrink further, it is wider than the
-    console."""
+    """A table whose numbers are never cut off: if no column can shrink further, it is wider than
+    the console."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         minimum = self.__rich_measure__(console, options.update(max_width=MAX_WIDTH)).minimum
@@ -199,8 +200,8 @@ class _UncutTable(Table):
 
 
 def table_of(*names: str, is_cut: bool = False) -> Table:
-    """An empty table with these columns; ``>name`` is a column of numbers. If there is little room,
-    the ``FLEXIBLE`` columns shrink, and with ``is_cut`` all columns are cut."""
+    """An empty table with these columns; ``>name`` is a column of numbers. If space is short, the
+    ``FLEXIBLE`` columns shrink, and with ``is_cut`` all columns are cut off."""
     columns = [
         Column(
             header=Text(name.lstrip(">"), "dim"),

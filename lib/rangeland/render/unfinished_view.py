@@ -1,4 +1,4 @@
-"""Plans that are entered but have not landed: whose they are, and who finishes them."""
+"""Plans that have been entered but have not landed: whose they are, and who will finish them."""
 
 from __future__ import annotations
 

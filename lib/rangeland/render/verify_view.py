@@ -47,7 +47,7 @@ _STATES = {
 
 
 def render_verify(result: VerifyResult) -> RenderableType:
-    """The coverage of each partition as a bar, and everything that is wrong."""
+    """Draws the coverage of each partition as a bar, and everything that is wrong."""
     if not result.landings:
         title = title_of(result.job, f"table {result.table}")
         return Group(title, Text("nothing has landed yet, so there is nothing to verify", "green"))
@@ -120,7 +120,7 @@ def _lines(ranges: Sequence[Range]) -> list[str]:
 
 
 def render_find(finding: Finding) -> RenderableType:
-    """One offset: which landing brought it, when, from where, and where it is."""
+    """Draws one offset: which landing brought it, when, from where, and where it is now."""
     good = finding.state in (FindState.LANDED, FindState.NO_ROW)
     title = safe_text(f"{finding.partition} offset {finding.offset}: ", "bold")
     title.append(_STATES[finding.state], "bold green" if good else "bold yellow")
@@ -141,7 +141,7 @@ def render_find(finding: Finding) -> RenderableType:
     shown = [name for name, value in lines.items() if value not in (None, "")]
     if finding.sequence is None:
         shown = [name for name in shown if name == "file"]
-    text = Text(no_wrap=True, overflow="ignore")  # A path that is broken cannot be copied.
+    text = Text(no_wrap=True, overflow="ignore")  # A path broken across lines cannot be copied.
     for name in shown:
         text.append(f"{name:<11}", "dim").append(f"{plain(lines[name])}\n")
     text.rstrip()
