@@ -1,7 +1,8 @@
-"""The common part of the scripts in ``jobs/``: arguments in, one result and an exit code out.
+"""The common part of the scripts in ``jobs/``: takes arguments, and gives one result and an exit
+code.
 
 A script states in a few lines what it does with a job. Reading the job file, starting Spark,
-progress, logging, ``--json`` and exit codes are here, and behave as on the command line.
+progress, logging, ``--json`` and exit codes are handled here, and behave as on the command line.
 Arguments are parsed with argparse, so that a script needs nothing beyond the workers' zip.
 """
 
@@ -40,8 +41,8 @@ class ScriptEntry:
         self.progress = output.progress()
 
     def spark(self) -> Any:
-        """The session that spark-submit has prepared, or a local one. Raises UsageError for
-        an unsupported version of Spark."""
+        """The session that spark-submit has prepared, or a local one. Raises UsageError for an
+        unsupported version of Spark."""
         from rangeland.spark.spark_session import open_spark
 
         self.progress.step("starting Spark")
@@ -56,9 +57,9 @@ def main(
     arguments: Sequence[str] | None = None,
     flags: Mapping[str, str] | None = None,
 ) -> int:
-    """Does ``work`` and returns the exit code. ``settings`` are overrides as for ``--set``;
-    options on the command line take precedence over them. ``flags`` maps the script's own switches
-    to their help; ``ScriptEntry.flags`` has the ones that were given."""
+    """Does ``work`` and returns the exit code. ``settings`` are overrides as for ``--set``; options
+    on the command line take precedence over them. ``flags`` maps the script's own switches to their
+    help texts; ``ScriptEntry.flags`` has those that were given."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     with command_output(words) as output:
         output.writes = True
@@ -76,7 +77,7 @@ def main(
 
 
 def result_line(result: RunResult) -> str:
-    """The result in one line, for people."""
+    """The result on one line, for people."""
     version = result.table_version
     where = "" if version is None else f", {result.table} version {version}"
     return f"{result.job}: {result.state}, {result.counts.landed} records{where}"
@@ -87,8 +88,8 @@ _REPEATED = re.compile(
     r"|(?<=^ambiguous option: )(?P<option>[\w-]+)=.*(?= could match )",
     re.DOTALL,
 )
-"""The arguments that argparse repeats in its messages, though they may be secrets: with
-``--set source.security.sasl.password hunter2`` the password is an argument of its own."""
+"""Those parts of argparse's messages that repeat arguments, which may be secrets: with ``--set
+source.security.sasl.password hunter2``, the password is an argument of its own."""
 
 
 class _Parser(argparse.ArgumentParser):

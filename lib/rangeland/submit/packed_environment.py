@@ -1,8 +1,8 @@
 """Packs a Python environment for a cluster, as an archive (``--archives``).
 
-It is for workers that only have a Python of the same version at the same path, as a virtual
-environment needs. It is made of this package and the installed distributions, by their own lists
-of files.
+It is meant for workers that have nothing but a Python of the same version at the same path, as a
+virtual environment requires. It contains this package and the installed distributions, according to
+their own lists of files.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from rangeland.submit.shipped_files import package_files, place_file
 
 ENVIRONMENT = "environment"
 SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
-# Spark has its own PySpark and py4j, 500 MB of them; this package is added separately.
+# Spark has its own PySpark and py4j, which take 500 MB; this package is added separately.
 LEFT_OUT = frozenset(["pyspark", "py4j", "delta-spark", "pip", "setuptools", "wheel", "rangeland"])
 
 
 def pack_environment(folder: Path, only: Collection[str] | None = None) -> Path:
-    """Packs ``folder/environment.tar.gz``: this package and the installed distributions (or
-    ``only`` these) as a virtual environment, without the ones that Spark provides.
+    """Packs ``folder/environment.tar.gz``: this package and the installed distributions (or, if
+    ``only`` is given, just those) as a virtual environment, without the ones that Spark provides.
 
     Its ``bin/python`` is a link to the path of this machine's Python. Raises UsageError for a
-    distribution whose files are elsewhere, such as one in editable mode."""
+    distribution whose files are elsewhere, such as one installed in editable mode.
+    """
     target = folder / f"{ENVIRONMENT}.tar.gz"
     selection = _choose_distributions(only)
     own_files = package_files()
@@ -64,7 +65,7 @@ def _plain(name: str) -> str:
 
 
 def _files_of(distribution: Distribution) -> Iterator[tuple[Path, str]]:
-    """The files in a distribution's site folder, from its own list."""
+    """The files of a distribution in its site folder, from its own list."""
     name = distribution.metadata["Name"]
     if distribution.files is None or '"editable": true' in (
         distribution.read_text("direct_url.json") or ""
@@ -81,7 +82,8 @@ def _files_of(distribution: Distribution) -> Iterator[tuple[Path, str]]:
 
 
 def _add_python(archive: tarfile.TarFile) -> None:
-    """Adds the parts of a virtual environment: links to a Python, and a file that names it."""
+    """Adds what makes it a virtual environment: links to a Python, and a file that names this
+    Python."""
     base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     for name in ("python", "python3", f"python{platform.python_version().rpartition('.')[0]}"):
         link = tarfile.TarInfo(f"bin/{name}")

@@ -1,8 +1,8 @@
-"""Zips of this package, of a transform and of jars, for a cluster (``--py-files``).
+"""Makes zips of this package, of a transform and of jars, for a cluster (``--py-files``).
 
-A zip of the package has the files of a wheel, and the same bytes each time. It is for workers whose
-Python has the few packages that tasks import; each host extracts the kernel from it. A file gets
-its name once it is complete.
+A zip of the package contains the files of a wheel, and has the same bytes each time. It is meant
+for workers whose Python has the few packages that tasks import; each host extracts the kernel from
+it. A file gets its name only once it is complete.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rangeland.decode.native.native_library import library_name
 from rangeland.errors import JobFileError, StorageFailed, UsageError
 
 MODULE_SUFFIXES = (".py", ".so", ".dylib", ".dll", ".properties", ".java")
-# With a fixed date, a zip of the same files has the same bytes, which helps Spark's caches.
+# With a fixed date, a zip of the same files always has the same bytes, which helps Spark's caches.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
@@ -32,13 +32,13 @@ NATIVE_FOLDER = "decode/native"
 
 
 def make_zip(folder: Path) -> Path:
-    """``folder/rangeland-VERSION.zip`` with the package and its kernels for this and all other
-    platforms that are installed. Raises UsageError if there is none for this platform."""
+    """``folder/rangeland-VERSION.zip`` with the package and its kernels, for this platform and all
+    others that are installed. Raises UsageError if there is no kernel for this platform."""
     return _write_zip(folder / f"rangeland-{__version__}.zip", package_files())
 
 
 def package_files() -> list[tuple[Path, str]]:
-    """The files of this package with their names in an archive, without the test servers."""
+    """The files of this package with their names in an archive; the test servers are left out."""
     package = _package_folder()
     if not (package / NATIVE_FOLDER / library_name()).is_file():
         raise UsageError(
@@ -93,14 +93,14 @@ def _package_folder() -> Path:
 
 
 def jars_beyond(spark_jars: Path, jars: Sequence[Path]) -> list[Path]:
-    """The jars that a Spark with ``spark_jars`` lacks in any version. The others, such as Hadoop,
-    would be sent to every executor in duplicate."""
+    """The jars that a Spark with ``spark_jars`` does not have in any version. The others, such as
+    Hadoop, would otherwise be sent to every executor a second time."""
     has = {_artifact(jar) for jar in spark_jars.glob("*.jar")}
     return [jar for jar in jars if _artifact(jar) not in has]
 
 
 def _artifact(jar: Path) -> str:
-    """``delta-spark_4.2_2.13`` of ``delta-spark_4.2_2.13-4.4.0.jar``."""
+    """``delta-spark_4.2_2.13`` for ``delta-spark_4.2_2.13-4.4.0.jar``."""
     return re.sub(r"-\d.*", "", jar.stem)
 
 
@@ -110,10 +110,11 @@ def zip_jars(folder: Path, name: str, jars: Sequence[Path]) -> Path:
 
 
 def transform_files(name: str, folders: Sequence[Path], folder: Path) -> list[Path]:
-    """The file to ship so that ``module:function`` can be imported on a worker: the module,
-    or a zip of its package made in ``folder``; nothing if it is installed.
+    """What to ship so that ``module:function`` can be imported on a worker: the module, or a zip of
+    its package made in ``folder``; nothing if it is installed.
 
-    The module is looked up in ``folders``, then on the path, and is not imported."""
+    The module is looked up in ``folders``, then on the path, and is not imported.
+    """
     top = name.partition(":")[0].partition(".")[0]
     spec = PathFinder.find_spec(top, [*map(str, folders), *sys.path])
     origin = Path(spec.origin) if spec is not None and spec.origin else None
@@ -144,7 +145,7 @@ def write_bytes(target: Path, content: bytes) -> Path:
 
 @contextmanager
 def place_file(target: Path) -> Iterator[IO[bytes]]:
-    """A file that appears under its name once it is complete. Raises StorageFailed."""
+    """A file that appears under its name only once it is complete. Raises StorageFailed."""
     temporary = ""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

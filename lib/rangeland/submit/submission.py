@@ -1,4 +1,4 @@
-"""The spark-submit command of a job as a value, with the reason for each flag.
+"""The spark-submit command for a job as a value, with the reason for each flag.
 
 Pure: paths and choices in, a command out. ``shipped_files`` and ``packed_environment`` make the
 files to ship. Anything that a cluster manager cannot do is refused here, before files are built.
@@ -42,17 +42,17 @@ class SubmitFlag:
 
 @dataclass(frozen=True, slots=True)
 class SubmitChoices:
-    """The user's choices."""
+    """What the user has chosen."""
 
     master: str
     delta: str
-    """Delta as Spark downloads it, for the Spark of this machine."""
+    """Delta in the form in which Spark downloads it, for the Spark on this machine."""
     deploy_mode: str = "client"
     env: str = "zip"
     jars: tuple[Path, ...] = ()
-    """Delta's jars as files, to be shipped instead."""
+    """Delta's jars as files, which are shipped instead."""
     delta_kernel: Path | None = None
-    """The folder with the jars of Delta Kernel, if the driver should not fetch them."""
+    """The folder with the jars of Delta Kernel, if the driver is not to fetch them."""
     python: str = PYTHON
     """The command or path of Python on the executors' hosts."""
     speculation: bool = False
@@ -68,20 +68,21 @@ class ShippedFiles:
     """The zip or the environment."""
     entry: Path
     modules: tuple[Path, ...] = ()
-    """The modules of a transform."""
+    """The modules that a transform needs."""
     platforms: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
-    """The job's PEM files that exist on this machine."""
+    """Those of the job's PEM files that exist on this machine."""
     schemas: Mapping[RecordField, Path] = field(default_factory=dict)
-    """Copies of the job's schema files that exist on this machine, for a driver elsewhere."""
+    """Copies of those of the job's schema files that exist on this machine, for a driver
+    elsewhere."""
     delta_kernel: Path | None = None
     """An archive with the jars of Delta Kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A spark-submit command, and the reason for each flag. ``notes`` are the other conditions for
-    the command to work."""
+    """A spark-submit command, and the reason for each flag. ``notes`` lists further conditions
+    under which the command works."""
 
     flags: tuple[SubmitFlag, ...]
     notes: tuple[str, ...] = ()
@@ -215,7 +216,7 @@ def _package(choices: SubmitChoices, shipped: ShippedFiles) -> list[SubmitFlag]:
 
 
 def _archives(choices: SubmitChoices, shipped: ShippedFiles) -> list[SubmitFlag]:
-    """One flag for all archives, since spark-submit only uses the last one."""
+    """A single flag for all archives, because spark-submit uses only the last one."""
     archives: dict[str, str] = {}
     folder = choices.delta_kernel
     if choices.env == "packed":
@@ -257,7 +258,7 @@ def _schedule(choices: SubmitChoices) -> list[SubmitFlag]:
 
 
 def _files(job_file: Path, choices: SubmitChoices, shipped: ShippedFiles) -> list[SubmitFlag]:
-    """One flag for all files, since spark-submit only uses the last one."""
+    """A single flag for all files, because spark-submit uses only the last one."""
     files: dict[Path, str] = {}
     if choices.deploy_mode == "cluster":
         reason = "the driver runs elsewhere, so the job file is shipped and read by its bare name"
@@ -276,7 +277,8 @@ def _files(job_file: Path, choices: SubmitChoices, shipped: ShippedFiles) -> lis
 
 
 def _check_distinct_names(files: Iterable[Path]) -> None:
-    """Raises UsageError for files with one bare name: they arrive in one folder, under these."""
+    """Raises UsageError for files with the same bare name: all of them arrive in one folder, under
+    their bare names."""
     by_name: dict[str, Path] = {}
     for file in files:
         if (namesake := by_name.setdefault(file.name, file)) != file:
@@ -294,7 +296,7 @@ def _tls_notes(job: Job, shipped: ShippedFiles) -> list[str]:
         for field, path in pem.items()
         if path not in shipped.files
     ]
-    # A key may be in the file of its certificate.
+    # A key may be in the same file as its certificate.
     whole = {field.replace(".certificate", ".key"): path for field, path in pem.items()}
     keys = [path for field, path in (whole | pem).items() if field.endswith(".key")]
     if any(path in shipped.files for path in keys):
