@@ -1,5 +1,5 @@
-"""Which backend keeps a job's consumer groups: ZooKeeper, or the dialect's own brokers; and the
-connections and the clock of the latter."""
+"""Chooses the backend that keeps a job's consumer groups, ZooKeeper or the dialect's own brokers,
+and gives the latter its connections and its clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rangeland.model import Address
 
 def open_backend(job: Job, settings: ClusterSettings) -> GroupBackend:
     """The backend of this job's groups. Raises Unreachable if it cannot be reached, and
-    JobFileError if this dialect's groups need a ZooKeeper and the job names none."""
+    JobFileError if groups of this dialect need a ZooKeeper and the job names none."""
     if groups_in_zookeeper(job):
         from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
 
@@ -31,7 +31,7 @@ def open_backend(job: Job, settings: ClusterSettings) -> GroupBackend:
 
 
 def broker_groups(settings: ClusterSettings) -> GroupBackend:
-    """The backend at the dialect's own brokers. Raises JobFileError where they keep no groups."""
+    """The backend at the dialect's own brokers. Raises JobFileError if they keep no groups."""
     import rangeland.groups as package
 
     if settings.dialect not in {module.name for module in pkgutil.iter_modules(package.__path__)}:
@@ -45,8 +45,8 @@ def broker_groups(settings: ClusterSettings) -> GroupBackend:
 
 
 class BrokerGroupIO:
-    """A ``GroupIO`` with its own connections, so that a member's heartbeats continue while
-    another thread reads. Not for several threads at once; close it when done."""
+    """A ``GroupIO`` with connections of its own, so that a member's heartbeats continue while
+    another thread reads. Not thread-safe; close it when done."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         self._brokers = ConnectionPool(settings)

@@ -1,5 +1,5 @@
-"""Finds out before Spark is started whether a command must fail: because no broker answers, or
-because a topic does not exist and nothing of it can have landed."""
+"""Finds out, before Spark is started, whether a command is bound to fail: because no broker
+answers, or because a topic does not exist and none of its records can have landed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rangeland.job.connection_settings import request_for_range
 from rangeland.survey.cluster_survey import check_brokers_can_be_reached
 
 MAX_CHECKS_AT_A_TIME = 16
-"""How many clusters are asked at a time, by threads that only wait. Few commands have jobs on
-more."""
+"""How many clusters are asked at the same time, by threads that only wait. Few commands have jobs
+on more clusters than this."""
 
 
 def check_brokers_answer(job: Job) -> None:
     """Raises Unreachable if no broker of the job's cluster answers in time; JobFileError for topics
-    that do not exist, if none of their records can have landed, and whatever a login raises."""
+    that do not exist, if none of their records can have landed; and whatever a login raises."""
     _ask(job, look_up_cluster(job), check_topics=is_surely_new(job))
 
 
@@ -70,8 +70,8 @@ def _ask(job: Job, settings: ClusterSettings, *, check_topics: bool) -> None:
 
 
 def is_surely_new(job: Job) -> bool:
-    """Whether it is known without Spark that the table does not exist: its path is on this machine,
-    and no configuration of Hadoop may map it to another store."""
+    """Whether it is certain, without Spark, that the table does not exist yet: its path is on this
+    machine, and no Hadoop configuration can map it to another store."""
     table = job.sink.table
     if job.sink.is_catalog_name or job.sink.is_per_topic or "://" in table:
         return False

@@ -1,6 +1,6 @@
-"""Looks up the settings of a job's cluster, in the job file and its ZooKeeper.
+"""Looks up the settings of a job's cluster, in the job file and in the job's ZooKeeper.
 
-A ZooKeeper that a job names instead of brokers is asked each time, since the brokers may change.
+If a job names a ZooKeeper instead of brokers, it is asked each time, since the brokers may change.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 def look_up_cluster(job: Job) -> ClusterSettings:
     """The settings of the job's cluster. Asks ZooKeeper for brokers if the job names none. Raises
-    JobFileError for a reference to a secret that does not exist, naming the reference, and
+    JobFileError if a reference points to a secret that does not exist, naming the reference, and
     Unreachable if ZooKeeper cannot be asked or knows no broker."""
     source = job.source
     if not source.zookeeper or source.names_brokers:
         return cluster_of_brokers(job, source.named_brokers)
-    # ZooKeeper has the brokers' ids, which partitions and groups refer to.
+    # ZooKeeper has the brokers' ids, to which partitions and groups refer.
     named_brokers = sorted(look_up_broker_registry(job).brokers.items())
     if not named_brokers:
         raise Unreachable(
@@ -43,8 +43,8 @@ def look_up_cluster(job: Job) -> ClusterSettings:
 
 
 def look_up_read_settings(job: Job) -> ReadSettings:
-    """The settings with which the job's logs are read, with its brokers as they are now. Asks and
-    raises what ``look_up_cluster`` does."""
+    """The settings for reading the job's logs, with its brokers as they are now. Asks and raises
+    the same as ``look_up_cluster``."""
     source = job.source
     return ReadSettings(
         look_up_cluster(job),
@@ -56,15 +56,15 @@ def look_up_read_settings(job: Job) -> ReadSettings:
 
 
 def registry_settings(job: Job) -> RegistrySettings | None:
-    """The settings to reach the job's schema registry; None without one. Raises JobFileError for a
-    reference to a secret that does not exist."""
+    """The settings for reaching the job's schema registry; None if it has none. Raises JobFileError
+    if a reference points to a secret that does not exist."""
     registry = job.decode.registry
     return None if registry is None else schema_registry_settings(job, registry)
 
 
 def look_up_cleanup(job: Job, settings: ReadSettings, topics: Iterable[str]) -> ReadSettings:
-    """These settings with the cleanup policies of topics from ZooKeeper, if the job names one:
-    brokers before 0.11 do not report them. A failure only matters if a log has a gap."""
+    """These settings, with the cleanup policies of topics from ZooKeeper added if the job names
+    one: brokers before 0.11 do not report them. A failure matters only if a log has a gap."""
     source = job.source
     reads_cleanup = "compacted" in load_dialect(source.dialect).capabilities.source_keys
     if not reads_cleanup or not source.zookeeper:

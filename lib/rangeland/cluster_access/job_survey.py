@@ -1,8 +1,8 @@
 """Surveys a job's cluster. All surveys of a job are taken here, except for the final check of a
 plan (``landing/execution/final_log_check``).
 
-Puts together what a survey needs: connections, and the backend of the groups whose offsets are
-requested. Where a registry knows the topics, a pattern is matched against its list.
+This puts together what a survey needs: connections, and the backend of the groups whose offsets are
+requested. If a registry knows the topics, a pattern is matched against its list.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rangeland.wording import count_noun
 
 
 def survey_of(job: Job, request: SurveyRequest, settings: ClusterSettings | None = None) -> Survey:
-    """Surveys the job's cluster. ``settings``: the job's, if they are known already, which saves
+    """Surveys the job's cluster. ``settings``: the job's, if they are already known, which saves
     asking a registry. Raises what ``take_survey`` raises, and Unreachable if a registry or a
     group's backend cannot be asked."""
     settings = settings or look_up_cluster(job)
@@ -50,9 +50,9 @@ def survey_of(job: Job, request: SurveyRequest, settings: ClusterSettings | None
 
 
 def topics_of(job: Job) -> tuple[str, ...]:
-    """The topics that the job lists, or those of its cluster that match its pattern. Asks for
-    nothing but their names: leaders and offsets are asked for where a topic is surveyed. Raises
-    NoTopicMatches if none does, and the errors of connections and registries."""
+    """The topics that the job lists, or those in its cluster that match its pattern. Asks only for
+    their names; leaders and offsets are asked for when a topic is surveyed. Raises NoTopicMatches
+    if no topic matches, and the errors of connections and registries."""
     pattern = job.source.topic_pattern
     if pattern is None:
         return job.source.topics
@@ -64,9 +64,9 @@ def topics_of(job: Job) -> tuple[str, ...]:
 
 
 def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicField, Counter[int]]:
-    """The schema ids in the oldest and newest records of the job's topics. Others may occur between
-    them. Empty for a job without a schema registry. ``survey``: one that was just taken; without
-    it, a new one is taken. Raises what a survey raises."""
+    """The schema ids in the oldest and newest records of the job's topics. Others may occur in
+    between. Empty for a job without a schema registry. ``survey``: one that was just taken; if it
+    is None, a new one is taken. Raises what a survey raises."""
     if not job.decode.fields_with_schema_ids:
         return {}
     if survey is None:
@@ -85,8 +85,8 @@ def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicFiel
 
 
 def _matching(job: Job, pattern: str, known: Iterable[str] = ()) -> tuple[str, ...]:
-    """The registered and the ``known`` topics that match the pattern. Raises NoTopicMatches if
-    none does."""
+    """Those of the registered and the ``known`` topics that match the pattern. Raises
+    NoTopicMatches if none does."""
     topics = {*look_up_broker_registry(job).topics, *known}
     names = tuple(match_topics(pattern, sorted(topics)))
     if not names:

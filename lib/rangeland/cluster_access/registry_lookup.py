@@ -1,4 +1,4 @@
-"""Looks up the row format of a job, with the schemas of its schema registry that records name."""
+"""Looks up the row format of a job, with those schemas of its schema registry that records name."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from rangeland.schema_registry.table_formats import TableFormats
 from rangeland.survey.seen_schema_ids import seen_schema_ids
 
 MAX_SEEN_IDS = 50
-"""The most ids per topic. If there are more, they are probably not schema ids, and each would be
-requested."""
+"""The most ids per topic. If there are more, they are probably not schema ids, and each of them
+would be requested."""
 
 SeenIds: TypeAlias = Mapping[TopicField, Iterable[int]]
 """The schema ids in the keys and values of a run's topics."""
@@ -44,18 +44,18 @@ def schema_ids_in(
 
 
 def look_up_row_format(job: Job, seen: SeenIds | None = None) -> RowFormat | None:
-    """The row format of a job; None where keys and values stay bytes. ``seen``: the ids
-    whose schemas are requested, for a job with a schema registry. Raises what ``make_row_format``
-    raises, TableRefused for schemas that do not fit into one table, and Unreachable for a registry
-    that does not answer."""
+    """The row format of a job; None if keys and values stay bytes. ``seen``: the ids whose schemas
+    are requested, for a job with a schema registry. Raises what ``make_row_format`` raises,
+    TableRefused for schemas that do not fit into one table, and Unreachable for a registry that
+    does not answer."""
     return make_row_format(job, _table_formats(job, seen or {}))
 
 
 def schemas_of(
     job: Job, row_format: RowFormat | None, written: WrittenBefore | None = None
 ) -> ExecutorSchemas:
-    """Looks up schemas for a row format of the job, in the driver. ``written``: the known age of
-    the records."""
+    """Looks up schemas in the driver, for a row format of the job. ``written``: how old the records
+    are known to be."""
     catalogue = SchemaCatalogue() if row_format is None else row_format.catalogue
     return ExecutorSchemas(catalogue, registry_settings(job), written)
 
@@ -63,8 +63,8 @@ def schemas_of(
 def registered_as(
     schemas: ExecutorSchemas, row_format: RowFormat | None, schema_id: int
 ) -> SubjectVersion | None:
-    """The registration to show of an id in values; None if it has none, or if values have no schema
-    ids. Raises the errors of the lookup."""
+    """Which registration to show for an id in values; None if it has none, or if values have no
+    schema ids. Raises the errors of the lookup."""
     values = None if row_format is None else row_format.value
     if not isinstance(values, SubjectFormats):
         return None
@@ -72,7 +72,7 @@ def registered_as(
 
 
 def _table_formats(job: Job, seen: SeenIds) -> TableFormats | None:
-    """The schemas of a registry, frozen; None without one."""
+    """The schemas of a registry, frozen; None if there is no registry."""
     registry = job.decode.registry
     if registry is None:
         return None
