@@ -1,1 +1,2 @@
-"""Finds a Java and fetches jars, for Spark sessions and for the brokers of the testing package."""
+"""Finds a Java installation and fetches jars, for Spark sessions and for the brokers of the testing
+package."""

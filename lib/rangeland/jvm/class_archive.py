@@ -1,14 +1,15 @@
-"""An archive of the classes of a session's JVM: later JVMs map it instead of loading and checking
-each class (class-data sharing).
+"""An archive of the classes of a session's JVM: later JVMs map it into memory instead of loading
+and checking each class (class-data sharing).
 
-The JVM of a command that lands writes the archive as it ends, after Python has ended, so nobody
+The JVM of a command that lands writes the archive when it exits, after Python has ended, so nobody
 waits for it. It is written to a temporary file, which the next session renames once it is complete.
-There is one archive for each Java and each list of jars, in the cache of jars; the few that were
-used last are kept. Nothing depends on it: an archive that cannot be written, is incomplete, or was
-made for another JVM or other jars is ignored, in the end by the JVM itself.
+There is one archive for each combination of a Java and a list of jars, in the cache of jars; the
+few most recently used are kept. Nothing depends on it: an archive that cannot be written, is
+incomplete, or was made for another JVM or other jars is ignored, in the last resort by the JVM
+itself.
 
-``RANGELAND_CLASS_ARCHIVE``: ``off`` neither makes nor uses one; with ``wait`` a command that makes
-one waits until it is written, for images that are built with one.
+``RANGELAND_CLASS_ARCHIVE``: with ``off``, no archive is made or used; with ``wait``, a command that
+makes one waits until it is written, for building images that contain one.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from rangeland.jvm.jars import cache_directory
 from rangeland.jvm.java import java_version
 
 FIRST_JAVA = 17
-"""The first Java for which archives are made: older ones write none when they end."""
+"""The first Java for which archives are made: older versions do not write one on exit."""
 MAX_KEPT = 4
-"""How many archives are kept, of about 200 MB each. One serves one set of jars and one Java, and
-few hosts use more than four."""
+"""How many archives are kept, of about 200 MB each. One is enough for one set of jars and one Java,
+and few hosts use more than four."""
 NEEDED_BYTES = 1 << 30
-"""With less free space than this no archive is made; one has about 200 MB."""
+"""If less space than this is free, no archive is made; an archive takes about 200 MB."""
 GIVEN_UP_S = 3600.0
-"""The age after which an incomplete file belongs to a JVM that was killed."""
+"""The age after which an incomplete file must belong to a JVM that was killed."""
 MAKING = "-XX:ArchiveClassesAtExit"
 QUIET = (
     "-Xshare:auto",
@@ -59,7 +60,7 @@ class ArchiveUse(StrEnum):
 
 
 def archive_use() -> ArchiveUse:
-    """The use that the user has chosen; an unknown value counts as none."""
+    """What the user has chosen; an unknown value counts as none."""
     try:
         return ArchiveUse(os.environ.get("RANGELAND_CLASS_ARCHIVE", "auto").lower())
     except ValueError:
@@ -68,16 +69,17 @@ def archive_use() -> ArchiveUse:
 
 @dataclass(frozen=True, slots=True)
 class ClassArchive:
-    """The archive for one Java and one list of jars, whether it exists or not. The name of its file
-    contains the file's size: a JVM that maps a truncated archive would crash."""
+    """The archive for one Java and one list of jars, whether or not it exists. The name of its file
+    contains the file's size, because a JVM that maps a truncated archive would crash."""
 
     key: str
     folder: Path
 
     @classmethod
     def of(cls, java: str, jars: Iterable[Path], options: str = "") -> ClassArchive | None:
-        """The archive for a JVM; None if there can be none. ``jars``: files, and folders of
-        files; ``options`` of the JVM, which must be the same for all that share an archive."""
+        """The archive for a JVM; None if there can be none. ``jars``: files, and folders of files.
+        ``options``: the JVM's options, which must be the same for all JVMs that share an
+        archive."""
         if archive_use() is ArchiveUse.OFF or sys.platform == "win32":
             return None
         try:
@@ -91,13 +93,13 @@ class ClassArchive:
 
     @property
     def path(self) -> Path | None:
-        """Its file, if there is one."""
+        """Its file, if it exists."""
         whole = (p for p in self.folder.glob(f"{self.key}-*.jsa") if p.name == _name(self.key, p))
         return next(whole, None)
 
     def options_to_use(self) -> list[str]:
-        """The options with which the JVM maps the archive; none if there is no archive, or the JVM
-        has its own."""
+        """The options with which the JVM maps the archive; empty if there is no archive, or the JVM
+        has one of its own."""
         if any("SharedArchiveFile" in os.environ.get(name, "") for name in OPTIONS_OF_JVMS):
             return []
         with suppress(OSError):  # The cache may be read-only.
@@ -113,8 +115,8 @@ class ClassArchive:
         return [f"-XX:SharedArchiveFile={path}", *QUIET]
 
     def options_to_make(self) -> list[str]:
-        """The options with which the JVM writes the archive when it ends; none if the archive
-        exists, another JVM is about to write it, or there is no room."""
+        """The options with which the JVM writes the archive when it exits; empty if the archive
+        exists, if another JVM is about to write it, or if there is not enough space."""
         if any(os.environ.get(name) for name in OPTIONS_OF_JVMS):
             return []  # Others would get an archive that their JVM refuses.
         try:
@@ -132,7 +134,7 @@ class ClassArchive:
         return [f"{MAKING}={new}", *QUIET]
 
     def _unfinished_files(self) -> list[Path]:
-        """Files that a JVM may still write; older ones are removed."""
+        """Files that a JVM may still be writing; older ones are removed."""
         now_s = time.time()
         files = sorted(self.folder.glob(f"{self.key}.*.new"))
         recent = [path for path in files if now_s - path.stat().st_mtime <= GIVEN_UP_S]
@@ -143,7 +145,7 @@ class ClassArchive:
 
 
 def take_complete(folder: Path) -> None:
-    """Gives their final names to the archives that JVMs have finished writing."""
+    """Gives archives that JVMs have finished writing their final names."""
     for path in sorted(folder.glob("*.new")):
         # Another process may be doing the same.
         with suppress(FileNotFoundError), path.open("rb") as file:
@@ -170,7 +172,7 @@ def _remove_oldest(folder: Path) -> None:
 
 
 def _identity(path: Path) -> str:
-    """A text that changes whenever the file, or one in the folder, does."""
+    """A text that changes whenever the file, or a file in the folder, changes."""
     stat = path.stat()
     if not path.is_dir():
         return f"{path} {stat.st_mtime_ns} {stat.st_size}"

@@ -1,4 +1,4 @@
-"""The sets of jars that this library needs, as Maven coordinates: ``jars`` fetches them."""
+"""The sets of jars that this library needs, as Maven coordinates; ``jars`` fetches them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Jars that are fetched together. ``name`` is also that of their folder in the cache.
-    ``coordinates`` and ``excludes`` are ``group:artifact:version`` and ``group:artifact``; an
-    exclude may use ``*`` for the artifact. ``classifier`` names one file with everything, instead
-    of a jar and its dependencies; ``packaging`` is jar or ``tar.gz``. A set that is not
-    ``transitive`` has only the named jars."""
+    """Jars that are fetched together. ``name`` is also the name of their folder in the cache.
+    ``coordinates`` and ``excludes`` have the forms ``group:artifact:version`` and
+    ``group:artifact``; an exclude may use ``*`` for the artifact. ``classifier`` selects a single
+    file that contains everything, instead of a jar and its dependencies; ``packaging`` is jar or
+    ``tar.gz``. A set that is not ``transitive`` consists of only the jars named."""
 
     name: str
     coordinates: tuple[str, ...]
@@ -30,7 +30,7 @@ IN_SPARK = ("org.apache.spark:*", "org.scala-lang:*", "org.apache.hadoop:*")
 LIBRARY_JARS = by_name(
     # For a session's class path: it then starts without resolving anything.
     JarSet("delta-4.4.0", ("io.delta:delta-spark_4.2_2.13:4.4.0",), excludes=IN_SPARK),
-    # Delta Kernel and the dependencies that not every supported Spark has. Its own lists of
+    # Delta Kernel and those dependencies that not every supported Spark has. Its own lists of
     # dependencies also name libraries that Spark has, and that must not be there twice.
     JarSet(
         "delta-kernel-4.4.0",
@@ -64,8 +64,8 @@ LIBRARY_JARS = by_name(
     JarSet(
         "delta-3.3.2-scala-2.13", ("io.delta:delta-spark_2.13:3.3.2",), excludes=("org.antlr:*",)
     ),
-    # For tables on S3: what Spark's own Hadoop needs in addition. Only the parts of Amazon's SDK
-    # that it uses, since the bundle of all parts is hundreds of megabytes.
+    # For tables on S3: what is needed in addition to Spark's own Hadoop. Only those parts of
+    # Amazon's SDK that it uses, because the bundle of all parts takes hundreds of megabytes.
     JarSet(
         "hadoop-aws-3.5.0",
         (
@@ -87,6 +87,6 @@ LIBRARY_JARS = by_name(
             "org.slf4j:*",
         ),
     ),
-    # For tables on Google storage. It contains all its dependencies.
+    # For tables on Google storage. It contains all of its dependencies.
     JarSet("hadoop-gcp-3.5.0", ("org.apache.hadoop:hadoop-gcp:3.5.0",), excludes=("org.slf4j:*",)),
 )

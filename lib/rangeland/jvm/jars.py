@@ -1,12 +1,12 @@
 """Sets of jars, fetched once into a cache.
 
-A set is a few Maven coordinates with their dependencies. The Ivy that comes with PySpark
-fetches them, so Maven is not needed. Ivy gets its own home, cache and settings, since
-it would otherwise trust an incomplete local Maven repository.
+A set is given by a few Maven coordinates, and includes their dependencies. It is fetched by the Ivy
+that comes with PySpark, so Maven is not needed. Ivy gets a home, cache and settings of its own,
+because it would otherwise trust an incomplete local Maven repository.
 
-A set is complete or absent: it is fetched to a temporary folder and renamed, under a file
-lock, so that two processes do not fetch it twice. The ``ivy.xml`` of a set is kept in it; a set
-whose coordinates have changed since then is fetched again.
+A set is either complete or absent: it is fetched to a temporary folder and renamed, under a file
+lock, so that two processes do not fetch it twice. A set keeps its ``ivy.xml``; if its coordinates
+have changed since, it is fetched again.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ def cache_directory() -> Path:
 
 
 def fetch_jars(jars: JarSet) -> Path:
-    """The directory with the jars of a set, fetched if necessary.
+    """The directory with the jars of a set, which is fetched if necessary.
 
-    A first fetch takes about half a minute. Raises UsageError for a missing Java, Unreachable if
-    the jars cannot be fetched, StorageFailed if they cannot be written."""
+    The first fetch takes about half a minute. Raises UsageError if Java is missing, Unreachable if
+    the jars cannot be fetched, and StorageFailed if they cannot be written.
+    """
     name = jars.name
     module = ivy_module(jars)
     target = cache_directory() / "jars" / name
@@ -73,12 +74,12 @@ def jar_files(jars: JarSet) -> list[Path]:
 
 
 def class_path(jars: JarSet) -> str:
-    """The jars of a set for the JVM's ``-cp``; not to be passed through a shell."""
+    """The jars of a set for the JVM's ``-cp``; must not be passed through a shell."""
     return str(fetch_jars(jars) / "*")
 
 
 def ivy_module(jars: JarSet) -> str:
-    """The text of the ``ivy.xml`` for a set."""
+    """The text of a set's ``ivy.xml``."""
     alone = "" if jars.transitive else 'transitive="false" '
     dependencies = "".join(
         f"    <dependency org={org} name={artifact} rev={revision} "
@@ -108,8 +109,8 @@ def _one_file(artifact: str, jars: JarSet) -> str:
 
 
 def ivy_settings(home: Path) -> str:
-    """Settings with one repository and nothing of the user's home. The repository is
-    ``$RANGELAND_MAVEN`` (a URL), by default Ivy's public one."""
+    """Settings with a single repository and nothing from the user's home. The repository is
+    ``$RANGELAND_MAVEN`` (a URL); the default is Ivy's public one."""
     mirror = os.environ.get("RANGELAND_MAVEN", "")
     root = f" root={quoteattr(mirror)}" if mirror else ""
     return (
@@ -136,7 +137,7 @@ def _hold_lock(path: Path) -> Iterator[None]:
 
 
 def _fetch_into(target: Path, name: str, module: str) -> None:
-    """Fetches next to ``target`` and renames; the caller holds the lock."""
+    """Fetches the set next to ``target`` and renames it; the caller must hold the lock."""
     for leftover in target.parent.glob(f".{name}.partial-*"):
         shutil.rmtree(leftover, ignore_errors=True)
     home = Path(tempfile.mkdtemp(prefix=f".{name}.partial-", dir=target.parent))
@@ -157,7 +158,7 @@ def _fetch_into(target: Path, name: str, module: str) -> None:
 
 
 def _unpack_jars(archive: Path) -> None:
-    """Replaces an archive with the jars in it, whatever folders they are in."""
+    """Replaces an archive with the jars inside it, whatever folders they are in."""
     with tarfile.open(archive) as archive_file:
         for member in archive_file:
             content = archive_file.extractfile(member) if member.name.endswith(".jar") else None
@@ -187,7 +188,7 @@ def _run_ivy(name: str, home: Path, jars: Path) -> None:
 
 
 def _complaint(log: str) -> str:
-    """The lines of Ivy's log that say what failed, without its table and repetitions."""
+    """Those lines of Ivy's log that say what failed, without its table and its repetitions."""
     words = ("not found", "NOT FOUND", "error", "ERROR", "FAILED", "timed out", "refused")
     lines = (line.strip(" \t:") for line in log.splitlines())
     errors = dict.fromkeys(line for line in lines if any(word in line for word in words))
@@ -195,19 +196,19 @@ def _complaint(log: str) -> str:
 
 
 def spark_jar_folders() -> list[Path]:
-    """The folders with Spark's own jars: first in ``SPARK_HOME``, then in the installed PySpark.
-    Found without importing PySpark."""
+    """The folders with Spark's own jars: first the one in ``SPARK_HOME``, then the one in the
+    installed PySpark. They are found without importing PySpark."""
     home = os.environ.get("SPARK_HOME", "")
     spec = find_spec("pyspark")
     packages = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
-    # In a distribution of Spark the package is in its folder python/.
+    # In a Spark distribution, the package is in the folder python/.
     folders = [parent / "jars" for package in packages for parent in (package, package.parents[1])]
     folders = [*([Path(home, "jars")] if home else []), *folders]
     return [folder for folder in folders if folder.is_dir()]
 
 
 def find_ivy() -> Path:
-    """The Ivy jar of Spark."""
+    """The Ivy jar that comes with Spark."""
     folders = spark_jar_folders()
     for folder in folders:
         for jar in sorted(folder.glob("ivy-*.jar")):

@@ -1,7 +1,7 @@
-"""Finds the Java that runs Spark and test servers, and checks its version.
+"""Finds the Java that runs Spark and the test servers, and checks its version.
 
-``JAVA_HOME`` takes precedence over ``PATH``, as usual. Spark 4 and every server of ``testing``
-run on 17 and later without extra flags; Spark 3.5 also runs on 11.
+``JAVA_HOME`` takes precedence over ``PATH``, as usual. Spark 4 and every server of ``testing`` run
+on Java 17 and later without extra flags; Spark 3.5 also runs on Java 11.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from rangeland.errors import UsageError
 
 MINIMUM_JAVA = 17
 OLDEST_JAVA = 11
-"""The oldest Java for Spark 3.5 and Delta Kernel."""
+"""The oldest Java on which Spark 3.5 and Delta Kernel run."""
 OTHER_JAVA = "install it again, or point JAVA_HOME at another JDK or JRE"
 
-# For test servers and Ivy: one collector thread and a quick start. Without UsePerfData a JVM
-# that is killed leaves no file in the shared temp directory. Verifying the bytecode of released
-# jars takes a sixth of a broker's start.
+# For test servers and Ivy: one collector thread and a quick start. Without UsePerfData, a JVM that
+# is killed leaves no file in the shared temp directory. Verifying the bytecode of released jars
+# would take a sixth of a broker's start.
 SMALL_JVM = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -34,7 +34,7 @@ SMALL_JVM = (
 
 
 def find_java(minimum: int = MINIMUM_JAVA) -> str:
-    """The path of a ``java`` of this version or later. Raises UsageError if there is none."""
+    """The path of a ``java`` of at least this version. Raises UsageError if there is none."""
     home = os.environ.get("JAVA_HOME", "")
     java = shutil.which(str(Path(home, "bin", "java")) if home else "java")
     return _require_java(home, java, minimum)
@@ -54,8 +54,8 @@ def _require_java(home: str, java: str | None, minimum: int) -> str:
 
 
 def java_version(java: str) -> int:
-    """The feature release of a ``java``: 8, 17, 21. Read from the file that comes with it, since
-    starting it takes a while."""
+    """The feature release of a ``java``: 8, 17, 21. It is read from the file that comes with it,
+    because starting Java takes a while."""
     release = Path(java).resolve().parent.parent / "release"
     with suppress(OSError, UnicodeDecodeError):
         if match := re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release.read_text(), re.MULTILINE):
@@ -70,7 +70,7 @@ def java_version(java: str) -> int:
 
 
 def parse_java_version(output: str) -> int:
-    """Parses the output of ``java -version``. Before 9 the release was the second number."""
+    """Parses the output of ``java -version``. Before Java 9, the release was the second number."""
     match = re.search(r'version "(?:1\.)?(\d+)', output)
     if match is None:
         raise UsageError(

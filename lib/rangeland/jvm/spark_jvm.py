@@ -1,4 +1,4 @@
-"""The parts of the driver's JVM that Delta Kernel needs, whether or not Spark runs in it."""
+"""Those parts of the driver's JVM that Delta Kernel needs, whether or not Spark runs in it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SparkJvm:
-    """A driver's JVM. ``gateway`` is py4j's, ``settings`` the SparkConf: reading all of it takes
-    hundreds of calls. ``hadoop`` is the Hadoop configuration that a Spark session there gives to
-    Delta, with all settings of the session; before there is one (``has_session``), it lacks those
-    of ``settings``."""
+    """A driver's JVM. ``gateway`` is py4j's; ``settings`` is the SparkConf, which takes hundreds of
+    calls to read completely. ``hadoop`` is the Hadoop configuration that a Spark session there
+    gives to Delta, with all settings of the session; as long as there is no session
+    (``has_session``), it lacks those in ``settings``."""
 
     gateway: Any
     hadoop: Any
@@ -28,7 +28,7 @@ class SparkJvm:
 
 
 def jvm_of(spark: SparkSession) -> SparkJvm:
-    """The JVM of a session, even of one that is not made yet (see ``deferred_session``)."""
+    """The JVM of a session, even of one that has not been made yet (see ``deferred_session``)."""
     own: SparkJvm | None = getattr(spark, "spark_jvm", None)
     if own is not None:
         return own
@@ -38,7 +38,8 @@ def jvm_of(spark: SparkSession) -> SparkJvm:
 
 
 def without_context(gateway: Any) -> SparkJvm:
-    """The JVM before it has a SparkContext, with the configuration that one would get."""
+    """The JVM before it has a SparkContext, with the configuration that a SparkContext would
+    get."""
     classes = gateway.jvm
     conf = classes.org.apache.spark.SparkConf()
     hadoop = classes.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(conf)
@@ -46,7 +47,7 @@ def without_context(gateway: Any) -> SparkJvm:
 
 
 def elements_of(collection: Any) -> list[Any]:
-    """The elements of a Java collection. py4j's own iterators end with an exception of Java, which
-    PySpark translates with some eighty calls."""
+    """The elements of a Java collection. py4j's own iterators end with a Java exception, which
+    takes PySpark some eighty calls to translate."""
     array = collection.toArray()
     return [array[index] for index in range(len(array))]
