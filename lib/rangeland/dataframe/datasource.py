@@ -1,17 +1,17 @@
 """``spark.read.format("rangeland")``: a plan as a Spark data source.
 
-The plan is made once, with the source, and is part of it: by ``load``, or by the first action on a
-frame whose ``schema`` was given. Every action reads the same offsets, while other sources resolve
-"latest" again. An existing plan can be given instead. Reading a frame lands nothing and moves no
-checkpoint.
+The plan is made once, together with the source, and is part of it: either by ``load``, or by the
+first action on a frame whose ``schema`` was given. Every action reads the same offsets, whereas
+other sources resolve "latest" each time. An existing plan can be given instead. Reading a frame
+lands nothing and moves no checkpoint.
 
-Options: ``servers``, or ``zookeeper`` where brokers are registered in one; ``topics`` (comma
-separated) or ``topicPattern``; ``from`` and ``until`` as in a job file, or as JSON;
-``isolation``; ``dialect``; ``tags`` of RocketMQ messages (comma separated, or a JSON list);
-``compacted``, topics whose logs may have gaps although brokers do not report it (comma
-separated). Or ``job``, the path of a job file; ``plan``, a plan's JSON, goes with either.
-``logLevel`` and ``logFormat`` as on the command line: Spark makes the source and its plan in a
-separate process, which does not know how the driver logs.
+Options: ``servers``, or ``zookeeper`` if brokers are registered in one; ``topics`` (comma
+separated) or ``topicPattern``; ``from`` and ``until`` as in a job file, or as JSON; ``isolation``;
+``dialect``; ``tags`` of RocketMQ messages (comma separated, or a JSON list); ``compacted``, topics
+whose logs may have gaps although brokers do not report it (comma separated). Instead of these,
+``job`` gives the path of a job file; ``plan``, a plan's JSON, goes with either. ``logLevel`` and
+``logFormat`` are as on the command line: Spark makes the source and its plan in a separate process,
+which does not know how the driver logs.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ _OF_KAFKA_SOURCE: Final[Mapping[str, str]] = {
     "endingtimestamp": "until",
     "kafka.isolation.level": "isolation",
 }
-"""Options of Spark's own Kafka source, in lower case, and what they are called here."""
+"""Options of Spark's own Kafka source, in lower case, and their names here."""
 
 
 class RangelandSource(DataSource):
-    """The data source; see the docstring of this module for its options."""
+    """The data source; its options are described in the docstring of this module."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
@@ -71,7 +71,8 @@ class RangelandSource(DataSource):
         self._logging = _log_settings(lowered)
         if self._logging != current_settings():
             configure(self._logging)
-        # Not later: Spark asks a copy of the source for each reader, and may ask for no schema.
+        # This must not wait: Spark asks a copy of the source for each reader, and may never ask for
+        # a schema.
         self._plan, self._settings, self._min_tasks = _plan_of(lowered)
 
     @classmethod
@@ -97,7 +98,7 @@ class _Task(InputPartition):
 
 
 class _Reader(DataSourceReader):
-    """Reads the slices of a frozen plan, in as many tasks as were asked for or more."""
+    """Reads the slices of a frozen plan, in at least as many tasks as were asked for."""
 
     def __init__(
         self, plan: Plan, settings: ReadSettings, min_tasks: int, logging: LogSettings
@@ -122,8 +123,8 @@ class _Reader(DataSourceReader):
 
 
 def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ReadSettings, int]:
-    """The plan that these options describe, the settings to read it, and the least number of tasks.
-    Raises UsageError for options that do not exist or do not go together."""
+    """The plan that these options describe, the settings for reading it, and the smallest number of
+    tasks. Raises UsageError for options that do not exist or do not go together."""
     from rangeland.dataframe.frozen_plan import KNOWN, freeze, job_of_options
 
     if unknown := sorted(set(options) - KNOWN):
@@ -141,7 +142,7 @@ def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ReadSettings, int]:
 
 
 def _log_settings(options: Mapping[str, str]) -> LogSettings:
-    """The settings in the options; otherwise those of this process."""
+    """The logging settings in the options; otherwise those of this process."""
     own = current_settings()
     return LogSettings(
         _choice("logLevel", LogLevel, options.get("loglevel", own.level)),

@@ -1,7 +1,8 @@
-"""Makes plans for data frames, which are read without landing and not entered in any ledger.
+"""Makes plans for data frames, which are read without landing anything and are not entered in any
+ledger.
 
-Without a ledger ``checkpoint`` means the beginning, and nothing is left out as landed. Apart
-from that, such a plan is like any other.
+Without a ledger, ``checkpoint`` means the beginning, and nothing is left out because it has already
+landed. Apart from that, such a plan is like any other.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _OF_A_JOB = {
     "until",
 }
 KNOWN = _OF_A_JOB | {"job", "plan", "minpartitions", "loglevel", "logformat"}
-"""The options of ``format("rangeland")``, in lower case, since Spark ignores case."""
+"""The options of ``format("rangeland")``, in lower case because Spark ignores case."""
 
 
 def job_of_options(options: Mapping[str, str]) -> Job:
@@ -90,7 +91,7 @@ def job_of_options(options: Mapping[str, str]) -> Job:
 
 
 def bound_of_text(text: str) -> Any:
-    """A bound as text: a word, or JSON for a mapping."""
+    """A bound given as text: a word, or JSON for a mapping."""
     if not text.lstrip().startswith("{"):
         return text
     try:
@@ -102,7 +103,7 @@ def bound_of_text(text: str) -> Any:
 
 
 def _tags_of_text(text: str) -> Any:
-    """The tags of the option, separated by commas or as a JSON list: a tag may contain any
+    """The tags in the option, separated by commas or as a JSON list, since a tag may contain any
     characters, even commas."""
     if not text.lstrip().startswith("["):
         return _split_list(text) or [text]  # an empty text does not mean all messages
