@@ -33,7 +33,7 @@ VERSIONS = (*KafkaCluster.versions, *KafkaZooKeeperCluster.versions)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    # SIGINT too: a shell that starts this in the background makes it ignored.
+    # SIGINT too, because a shell that starts this in the background makes it ignore that signal.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
@@ -155,7 +155,7 @@ def _rocketmq(options: argparse.Namespace) -> None:
         name_servers=options.name_servers,
         heap_mb=options.heap_mb,
     ) as cluster:
-        cluster.create_topic(options.topic, options.queues)  # no client can make one here
+        cluster.create_topic(options.topic, options.queues)  # no client can create one here
         logs = [(cluster.address(b), n) for b in cluster.masters for n in range(options.queues)]
         _fill_and_keep(options, cluster, logs, rocketmq_clients.produce)
 
@@ -175,8 +175,8 @@ def _fill_and_keep(
     logs: Sequence[tuple[str, int]],
     produce_to: Callable[[str, str, Sequence[bytes], int], object],
 ) -> None:
-    """Distributes the records over the logs, each an address and a number. Prints what to do
-    next."""
+    """Distributes the records over the logs, each of which is given by an address and a number.
+    Prints what to do next."""
     for index, (address, number) in enumerate(logs):
         values = [b"record %d" % record for record in range(index, options.records, len(logs))]
         produce_to(address, options.topic, values, number)

@@ -1,8 +1,8 @@
 """The client library that tests and the demo use: confluent-kafka.
 
-Rangeland reads with its own protocol code, so it has to be tested against records written by
-another client. The extras ``demo`` and ``test`` install it. It is imported on first use; its
-exceptions become ours here.
+Rangeland reads with its own protocol code, so it has to be tested on records that another client
+has written. The extras ``demo`` and ``test`` install it. It is imported on first use, and its
+exceptions are turned into ours here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rangeland.errors import Conflict, RangelandError, Unreachable, UsageError
 
 TIMEOUT_S = 60
 
-# Its own log would repeat the errors on stderr, at greater length.
+# The library's own log would repeat the errors on stderr, at greater length.
 _QUIET = {"log_level": 0, "log.connection.close": False}
 
 
@@ -41,8 +41,8 @@ _MAY_NOT_EXIST = {"_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
 
 
 def reaching_back(version: str) -> dict[str, Any]:
-    """Client settings for a broker of ``version``: the oldest brokers have no request
-    for the versions that they support."""
+    """Client settings for a broker of ``version``: the oldest brokers have no request for their
+    supported versions."""
     return dict(_REACHES_BACK) if version.startswith(_WITHOUT_VERSIONS) else {}
 
 
@@ -56,7 +56,7 @@ def library(module: str = "confluent_kafka") -> Any:
 
 
 def join_servers(bootstrap: str | Sequence[str]) -> str:
-    """``host:port,host:port`` from a list of servers, or from text that already has that form."""
+    """``host:port,host:port`` from a list of servers, or from text that is already in that form."""
     return bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
 
 
@@ -72,7 +72,7 @@ def producer(bootstrap: str | Sequence[str], settings: dict[str, Any]) -> Any:
 
 
 def consumer(bootstrap: str | Sequence[str], settings: dict[str, Any]) -> Any:
-    """A consumer of confluent-kafka, to be closed by the caller."""
+    """A consumer of confluent-kafka, which the caller must close."""
     return library().Consumer({"bootstrap.servers": join_servers(bootstrap), **_QUIET, **settings})
 
 
@@ -86,8 +86,8 @@ def our_errors(message: str) -> Iterator[None]:
 
 
 def client_error(message: str, error: Any) -> RangelandError:
-    """Our error for a ``KafkaError``: codes below zero are the library's own (no connection,
-    time is up), the others came from a broker."""
+    """Our error for a ``KafkaError``: codes below zero are the library's own (no connection, time
+    is up), all others came from a broker."""
     code, name = error.code(), error.name()
     if code == library().KafkaError.TOPIC_ALREADY_EXISTS:
         return Conflict(message, why="there is a topic of that name", do="use another", code=code)

@@ -1,7 +1,7 @@
 """The base of all clusters of brokers on this machine: processes, a folder, and cleanup.
 
-Each process of a cluster has a name, or a number if brokers have numbers. By that name it can be
-killed, stopped, paused and restarted, on the same port and with the same data. Subclasses define
+Each process of a cluster has a name, or a number if its brokers have numbers. By that name it can
+be killed, stopped, paused and restarted, on the same port and with the same data. Subclasses define
 how processes are started and when they are ready.
 """
 
@@ -58,8 +58,8 @@ class LocalCluster(Startable, Generic[Name]):
     # --- life --------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Starts all processes and returns when they are ready. Raises `Unreachable` with the last
-        lines of a log if one does not come up."""
+        """Starts all processes and returns when they are ready. If one does not come up, raises
+        `Unreachable` with the last lines of its log."""
         if self._directory is not None:
             raise UsageError("The cluster is already started", do="use restart for one broker")
         fetch_jars(self._jars)  # before anything is created: the first time takes a while
@@ -101,7 +101,7 @@ class LocalCluster(Startable, Generic[Name]):
         return self.names
 
     def address(self, name: Name | None = None) -> str:
-        """``127.0.0.1:port``, up or not."""
+        """``127.0.0.1:port``, whether the process is up or not."""
         return f"127.0.0.1:{self.ports[self._name_or_usual(name)]}"
 
     def process(self, name: Name | None = None) -> Process:
@@ -121,15 +121,15 @@ class LocalCluster(Startable, Generic[Name]):
         self.process(name).stop()
 
     def pause(self, name: Name | None = None) -> None:
-        """SIGSTOP: connections stay open without responses, as in a long garbage collection."""
+        """SIGSTOP: connections stay open but get no responses, as in a long garbage collection."""
         self.process(name).pause()
 
     def resume(self, name: Name | None = None) -> None:
         self.process(name).resume()
 
     def restart(self, name: Name | None = None, *, wait: bool = True) -> None:
-        """Starts a process again with its port and data, after stopping it if it runs. With
-        ``wait`` it returns when the process is ready."""
+        """Starts a process again with the same port and data, after stopping it if it is running.
+        With ``wait``, returns when the process is ready."""
         key = self._name_or_usual(name)
         self.process(key).stop()
         self._nodes[key] = self._start_one(key)
@@ -140,7 +140,7 @@ class LocalCluster(Startable, Generic[Name]):
 
     @property
     def directory(self) -> Path:
-        """The folder with configuration, ``logs`` and ``data`` of a started cluster."""
+        """The folder of a started cluster, with its configuration, ``logs`` and ``data``."""
         if self._directory is None:
             raise UsageError("The cluster is not started", do="call start() or use `with`")
         return self._directory
@@ -156,13 +156,13 @@ class LocalCluster(Startable, Generic[Name]):
         return list(self._nodes.values())
 
     def _run(self, name: str, command: Sequence[str]) -> Process:
-        """Starts a program, with its own log in the folder ``logs``."""
+        """Starts a program with a log of its own in the folder ``logs``."""
         logs = self.directory / "logs"
         logs.mkdir(exist_ok=True)
         return Process(name, command, log=logs / f"{name}.log", directory=self.directory)
 
     def _start_together(self, names: Sequence[Name]) -> None:
-        """Starts these processes, then waits for each."""
+        """Starts these processes, then waits for each of them."""
         for name in names:
             self._nodes[name] = self._start_one(name)
         for name in names:
@@ -170,7 +170,8 @@ class LocalCluster(Startable, Generic[Name]):
 
     @abstractmethod
     def _start_all(self) -> None:
-        """Chooses ports, writes configuration and starts all processes; the directory exists."""
+        """Chooses ports, writes configuration and starts all processes; the directory exists
+        already."""
 
     @abstractmethod
     def _start_one(self, name: Name) -> Process:
@@ -182,8 +183,8 @@ class LocalCluster(Startable, Generic[Name]):
 
 
 class NumberedCluster(LocalCluster[int]):
-    """Brokers with the ids 1, 2, ..., each with a file of settings and a folder of data.
-    ``properties`` go to every broker and win over the settings here."""
+    """Brokers with the ids 1, 2, ..., each with a settings file and a data folder. ``properties``
+    apply to every broker and take precedence over the settings here."""
 
     def __init__(
         self,
@@ -217,4 +218,5 @@ class NumberedCluster(LocalCluster[int]):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Writes everything that a broker needs before it starts; directory and ports exist."""
+        """Writes everything that a broker needs before it starts; the directory and the ports exist
+        already."""

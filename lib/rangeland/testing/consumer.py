@@ -1,6 +1,6 @@
 """Reads whole topics with confluent-kafka, as the reference for the contents of a log.
 
-Tests compare the rows that Rangeland landed with the records that this client reads. Slow and
+Tests compare the rows that Rangeland has landed with the records that this client reads. Slow and
 simple; for small topics only.
 """
 
@@ -23,8 +23,8 @@ from rangeland.testing.client_library import (
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """One record as the client returned it. ``headers`` is None for a record without any,
-    ``timestamp_ms`` -1 for one without a timestamp."""
+    """One record as the client returned it. For a record without headers, ``headers`` is None; for
+    one without a timestamp, ``timestamp_ms`` is -1."""
 
     topic: str
     partition: int
@@ -38,9 +38,9 @@ class Consumed:
 def offsets(
     bootstrap: str | Sequence[str], topic: str, *, version: str = ""
 ) -> dict[int, tuple[int, int]]:
-    """Partition -> (log start, high watermark). A leader that is too new to know its high
-    watermark is asked again. For a fraction of a second, until its followers have caught up, a new
-    leader may still report a lower one than was acknowledged."""
+    """Partition -> (log start, high watermark). A leader that has just been elected and does not
+    know its high watermark yet is asked again. For a fraction of a second, until its followers have
+    caught up, a new leader may still report a lower one than was acknowledged."""
     reader = consumer(bootstrap, {"group.id": "rangeland-testing", **reaching_back(version)})
     try:
         numbers = _partitions(reader, topic)
@@ -70,10 +70,11 @@ def consume(
     isolation: str = "read_committed",
     version: str = "",
 ) -> list[Consumed]:
-    """All records from the log start to the current end, by partition and offset.
-    ``version`` is the brokers' version, if they are too old to report it.
+    """All records from the log start to the current end, by partition and offset. ``version`` is
+    the brokers' version, if they are too old to report it.
 
-    Under ``read_committed`` the end is the last stable offset."""
+    Under ``read_committed``, the end is the last stable offset.
+    """
     settings = {
         "group.id": "rangeland-testing",
         "isolation.level": isolation,

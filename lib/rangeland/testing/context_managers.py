@@ -7,7 +7,8 @@ from typing import Self
 
 
 class Closing(ABC):
-    """A context manager that is open once it is made, and closed when the ``with`` ends."""
+    """A context manager that is open as soon as it is made, and closed when the ``with`` block
+    ends."""
 
     @abstractmethod
     def close(self) -> None:
@@ -21,11 +22,11 @@ class Closing(ABC):
 
 
 class Startable(Closing):
-    """A context manager that is started when the ``with`` begins, and closed when it ends."""
+    """A context manager that is started when the ``with`` block begins, and closed when it ends."""
 
     @abstractmethod
     def start(self) -> Self:
-        """Starts the server or client, and returns when it can be used."""
+        """Starts the server or client, and returns when it is ready for use."""
 
     def __enter__(self) -> Self:
         return self.start()

@@ -2,9 +2,9 @@
 
 A real broker, a topic with awkward records, a job file, and then the commands: plan, run, run
 again, more records, run, backfill, verify and repair; finally a sample of the values, and a table
-with their fields as columns. It calls the same functions as the command line. Each of its claims is
-a ``Promise``, which is checked with another client and SQL; a broken one ends the demo with an
-error. It cleans up after itself.
+that has their fields as columns. It calls the same functions as the command line. Each of its
+claims is a ``Promise``, which is checked with another client and SQL; a broken promise ends the
+demo with an error. It cleans up after itself.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ FIELDS = ("id", "user", "event", "url", "price", "ts", "agent")
 
 
 def show(output: CommandOutput, records: int, keep: bool) -> None:
-    """Runs the demo and prints a summary. Raises UsageError if Java or the client library
-    is missing, and Bug if a promise was broken."""
+    """Runs the demo and prints a summary. Raises UsageError if Java or the client library is
+    missing, and Bug if a promise was broken."""
     find_java()
-    library()  # It writes the records. If it is missing, fail before a long wait.
+    library()  # It writes the records. If it is missing, fail before the long wait.
     silent = output.quiet and not output.json
     console = console_for(sys.stderr if output.json else output.stdout)
     console.quiet = silent
@@ -302,7 +302,7 @@ def _as_table(names: Sequence[str], rows: Sequence[Any]) -> RenderableType:
 
 
 def _wait_for_enter(story: Story, folder: Path) -> None:
-    """Keeps the broker running, in a terminal, until the user presses Enter."""
+    """In a terminal, keeps the broker running until the user presses Enter."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     job = folder / "orders.yaml"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A claim of the demo, and the observation."""
+    """A claim of the demo, and what was observed."""
 
     claim: str
     held: bool
@@ -76,7 +76,7 @@ class Story:
 
 
 def open_local_spark(app_name: str, folder: Path) -> SparkSession:
-    """The active session if there is one, else a small local one with all of its files in
+    """The active session if there is one, otherwise a small local one with all of its files in
     ``folder``. Raises the errors of ``open_spark``."""
     return open_spark(
         app_name,

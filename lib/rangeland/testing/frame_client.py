@@ -1,7 +1,8 @@
-"""One connection to a server with length-prefixed frames, for tests that send raw requests.
+"""A single connection to a server that uses length-prefixed frames, for tests that send raw
+requests.
 
-It is independent of the library's own connections. Any failure, and any wait of half a minute, is
-an error.
+It is independent of the library's own connections. Any failure, and any wait of more than half a
+minute, is an error.
 """
 
 from __future__ import annotations

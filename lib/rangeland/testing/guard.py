@@ -2,11 +2,11 @@
 
 A process cannot clean up after SIGKILL, and the kernel's parent-death signal is sent when the
 *thread* that started the child ends, which is too early. So each Python process has one guard at
-the other end of a pipe: when the pipe closes, or its parent changes, it kills the process groups
-and removes the directories that it knows.
+the other end of a pipe: when the pipe closes, or when the guard's parent changes, it kills the
+process groups and removes the directories that it knows.
 
 Its commands are lines: ``watch PGID``, ``forget PGID``, ``remove PATH``, ``keep PATH``. It is run
-by path with ``python -I -S``, so it imports nothing of Rangeland.
+by path with ``python -I -S``, so it imports nothing from Rangeland.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ def main(parent: int) -> None:
 
 
 def _listen(parent: int) -> tuple[set[int], set[str]]:
-    """Reads commands until the parent is gone; returns the groups and paths that it left behind."""
+    """Reads commands until the parent is gone; returns the groups and paths that it has left
+    behind."""
     groups: set[int] = set()
     paths: set[str] = set()
     partial = b""
     while True:
-        # The pipe alone is not enough: a forked child of the parent may hold it open. And anything
-        # the parent wrote before it died must still be read.
+        # The pipe alone is not enough, because a forked child of the parent may hold it open. And
+        # anything that the parent wrote before it died must still be read.
         is_orphaned = os.getppid() != parent
         if not select.select([0], [], [], 0 if is_orphaned else LOOK_EVERY_S)[0]:
             if is_orphaned:
@@ -69,11 +70,11 @@ def _kill_group(group: int) -> None:
     try:
         os.killpg(group, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        return  # It has ended by itself, or its id belongs to another process now.
+        return  # It has ended by itself, or its id now belongs to another process.
 
 
 def _remove(path: str) -> None:
-    """Tries several times, since a process that is being killed may still write."""
+    """Tries several times, because a process that is being killed may still be writing."""
     for _ in range(20):
         shutil.rmtree(path, ignore_errors=True)
         if not os.path.exists(path):

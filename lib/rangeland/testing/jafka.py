@@ -1,12 +1,12 @@
 """Jafka brokers on this machine (the Kafka 0.7 line), small and short-lived.
 
-`JafkaCluster` is one or more brokers that do not know one another: each has its own partitions, and
-only a ZooKeeper, if there is one, lists them. Start it with ``start`` or ``with``. It can kill,
-stop, pause and restart a broker by its id (1, 2, ...), on the same port and with the same data,
-and it leaves nothing behind.
+`JafkaCluster` consists of one or more brokers that do not know each other: each has its own
+partitions, and only a ZooKeeper, if there is one, lists them. Start it with ``start`` or ``with``.
+It can kill, stop, pause and restart a broker by its id (1, 2, ...), on the same port and with the
+same data, and it leaves nothing behind.
 
-The settings suit tests: small heaps, and every write is flushed at once, since readers only see
-flushed bytes. `jafka_clients` writes and reads.
+The settings are chosen for tests: small heaps, and every write is flushed at once, since readers
+see only flushed bytes. `jafka_clients` writes and reads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rangeland.testing.server_command import java_command, log4j_settings, write
 
 SEGMENT_BYTES = 4 << 20
 
-# Numbers that make a test quick; each would be wrong in production.
+# Numbers that make tests quick; each would be wrong in production.
 _SETTINGS: dict[str, object] = {
     "hostname": "127.0.0.1",
     "num.threads": 1,
@@ -43,7 +43,7 @@ _ZOOKEEPER_SETTINGS: dict[str, object] = {
 
 class JafkaCluster(NumberedCluster):
     """One or more Jafka brokers. ``zookeeper`` is the ``host:port`` of a running server, with or
-    without a chroot. ``partitions`` is how many each topic has at each broker."""
+    without a chroot. ``partitions`` is how many partitions each topic has at each broker."""
 
     kind = "Jafka"
     versions = ("3.0.6",)
@@ -68,17 +68,18 @@ class JafkaCluster(NumberedCluster):
 
     @property
     def members(self) -> dict[str, str]:
-        """Broker name (its id) to ``127.0.0.1:port``, for all brokers, up or not."""
+        """The name of each broker (its id) and its ``127.0.0.1:port``, for all brokers, whether up
+        or not."""
         return {str(broker): self.address(broker) for broker in self.ids}
 
     @property
     def servers(self) -> list[str]:
-        """The servers as upstream's tools and job files name them: ``["1:127.0.0.1:port",
+        """The servers in the form that upstream's tools and job files use: ``["1:127.0.0.1:port",
         ...]``."""
         return [f"{name}:{address}" for name, address in self.members.items()]
 
     def segments(self, topic: str, partition: int = 0, broker: int = 1) -> list[Path]:
-        """The files of one log, in order; each is named by its first byte's offset."""
+        """The files of one log, in order; each is named after the offset of its first byte."""
         return sorted((self.data_directory(broker) / f"{topic}-{partition}").glob("*.jafka"))
 
     # --- implementation ----------------------------------------------------------------
@@ -117,7 +118,8 @@ class JafkaCluster(NumberedCluster):
         )
 
     def _wait_to_be_gone(self, broker: int) -> None:
-        """A broker ends at once if the session of its crashed process still holds its id."""
+        """Waits until ZooKeeper no longer lists the broker: a broker ends at once if the session of
+        its crashed predecessor still holds its id."""
         deadline = time.monotonic() + PATIENCE_S
         while self.zookeeper and is_registered(self.zookeeper, broker) is not False:
             if time.monotonic() > deadline:

@@ -1,8 +1,8 @@
 """Clients that write to Jafka brokers and read from them, for tests and the demo.
 
 `JafkaClient` is a socket that uses the dialect's messages; `produce` writes with it. A broker does
-not acknowledge writes, so `produce` asks for the end of the log on the same connection, which is
-answered after the write.
+not acknowledge writes, so `produce` then asks for the end of the log on the same connection, which
+the broker answers only after the write.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rangeland.dialects.jafka.session import JafkaSession
 from rangeland.errors import Unreachable
 from rangeland.testing.frame_client import FrameClient
 
-_HEADER_BYTES = ENTRY_HEADER.size - 4  # the length does not count itself
+_HEADER_BYTES = ENTRY_HEADER.size - 4  # the length does not include itself
 
 
 def message(value: bytes, *, codec: int = 0) -> bytes:
@@ -34,13 +34,13 @@ def message(value: bytes, *, codec: int = 0) -> bytes:
 
 
 def message_set(values: Iterable[bytes], *, packed: bool = False) -> bytes:
-    """Plain entries, or the one entry that holds them in gzip."""
+    """Plain entries, or a single entry that contains them compressed with gzip."""
     plain = b"".join(message(value) for value in values)
     return message(gzip.compress(plain), codec=1) if packed else plain
 
 
 class JafkaClient(FrameClient):
-    """One connection to ``host:port``, to be closed or used by ``with``."""
+    """A single connection to ``host:port``, to be closed or used in a ``with`` statement."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
@@ -50,8 +50,8 @@ class JafkaClient(FrameClient):
         self.send_raw(self._session.encode(request)[1])
 
     def receive(self) -> Any:
-        """The response to the oldest request that has none yet. Raises `Unreachable` if the
-        broker closes the connection."""
+        """The response to the oldest unanswered request. Raises `Unreachable` if the broker closes
+        the connection."""
         return self._session.decode(self.receive_raw())[1]
 
     def ask(self, request: Request) -> Any:
@@ -59,7 +59,7 @@ class JafkaClient(FrameClient):
         return self.receive()
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
-        """The end of the log, 0 if there is none."""
+        """The end of the log; 0 if there is none."""
         question = OffsetsRequest(
             topic=topic, partition=partition, time_ms=LATEST_TIME, max_count=1
         )
@@ -75,9 +75,9 @@ def produce(
     packed: bool = False,
     batch: int = 200,
 ) -> int:
-    """Appends ``values`` to a partition of one broker, which has to flush every write; returns the
-    new end of the log. ``packed``: in gzip, ``batch`` of them in one entry. Raises `Unreachable` if
-    the broker does not accept them."""
+    """Appends ``values`` to a partition of one broker, which must be configured to flush every
+    write; returns the new end of the log. ``packed``: compressed with gzip, ``batch`` of them per
+    entry. Raises `Unreachable` if the broker does not accept them."""
     with JafkaClient(address) as client:
         size = client.end_offset(topic, partition)
         for start in range(0, len(values), batch):

@@ -4,7 +4,7 @@
 ZooKeeper, for 0.8 to 0.11. Start either with ``start`` or ``with``. Both can kill, stop, pause and
 restart a broker by its id (1, 2, ...), and both leave nothing behind.
 
-The settings suit tests, not production: small heaps, fast elections, fast retention and
+The settings are chosen for tests, not production: small heaps, fast elections, fast retention and
 compaction, and failures that are detected within seconds.
 """
 
@@ -24,7 +24,7 @@ from rangeland.testing.producer import wait_for_topic
 from rangeland.testing.server_command import java_command, log4j_settings, write_settings
 from rangeland.testing.zookeeper import Visitor
 
-# Numbers that make a test quick; each would be wrong in production.
+# Numbers that make tests quick; each would be wrong in production.
 _SETTINGS: dict[str, object] = {
     "auto.create.topics.enable": "false",
     "num.network.threads": 1,
@@ -59,13 +59,13 @@ rootLogger.level=info
 rootLogger.appenderRef.stdout.ref=stdout
 """
 _formatted: dict[str, dict[str, bytes]] = {}
-"""The files that the tool has written, by version. It takes a JVM for each node, and writes the
-same files except for ids."""
+"""The files that the formatting tool has written, by version. It needs a JVM for each node, and
+always writes the same files except for ids."""
 
 
 class _Cluster(NumberedCluster):
     """The base of both kinds: how a broker is started, and when it is ready. ``{node}`` in the
-    values of ``properties`` becomes the broker's id."""
+    values of ``properties`` is replaced by the broker's id."""
 
     kind = "Kafka"
     usual_version = ""
@@ -84,13 +84,13 @@ class _Cluster(NumberedCluster):
 
     @property
     def bootstrap(self) -> list[str]:
-        """``["127.0.0.1:port", ...]`` of all brokers, up or not, by id."""
+        """``["127.0.0.1:port", ...]`` of all brokers, whether up or not, ordered by id."""
         return [self.address(node) for node in self.ids]
 
     # --- implementation ----------------------------------------------------------------
 
     def _start_all(self) -> None:
-        """Returns once each broker sees all of them."""
+        """Returns once each broker sees all brokers."""
         super()._start_all()
         for node in self.ids:
             self._wait_until_seen(node, set(self.ids))
@@ -99,7 +99,7 @@ class _Cluster(NumberedCluster):
         return self._java(f"kafka-{name}", self.heap_mb, "kafka.Kafka", str(self._config(name)))
 
     def _java(self, name: str, heap_mb: int, *arguments: str) -> Process:
-        """Starts a class of the set of jars; native libraries unpack into our directory."""
+        """Starts a class from the set of jars; native libraries are unpacked into our directory."""
         temporary = self.directory / "data" / "tmp"
         temporary.mkdir(parents=True, exist_ok=True)
         log4j2 = self.directory / "log4j2.properties"
@@ -158,8 +158,8 @@ class KafkaCluster(_Cluster):
         self._format()
 
     def _format(self) -> None:
-        """Writes the cluster's id to every node's data directory, as is required before the first
-        start."""
+        """Writes the cluster's id to every node's data directory, which is required before the
+        first start."""
         cluster = _new_id()
         nodes = list(self.ids)
         if self.version not in _formatted:
@@ -173,8 +173,8 @@ class KafkaCluster(_Cluster):
             write_settings(self.data_directory(node) / "meta.properties", ids)
 
     def _format_with_tool(self, node: int, cluster: str) -> dict[str, bytes]:
-        """The contents of the files that the tool wrote, by name."""
-        # One word with its value: an id that begins with a dash would be taken for a flag.
+        """The contents of the files that the tool has written, by name."""
+        # Option and value in one word: an id that begins with a dash would be taken for a flag.
         identity = f"--cluster-id={cluster}"
         arguments = ["format", identity, "-c", str(self._config(node))]
         tool = self._java(f"format-{node}", 64, "kafka.tools.StorageTool", *arguments)
@@ -193,7 +193,7 @@ def _new_id() -> str:
 
 
 class KafkaZooKeeperCluster(_Cluster):
-    """A cluster of Kafka 0.8 to 0.11 with the ZooKeeper that came with it, whose address is
+    """A cluster of Kafka 0.8 to 0.11, with the ZooKeeper that came with it at the address
     ``zookeeper``."""
 
     versions = ("0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3")
@@ -245,7 +245,8 @@ class KafkaZooKeeperCluster(_Cluster):
         wait_for_topic(self.bootstrap, topic, partitions)
 
     def _seen_by(self, node: int) -> set[int]:
-        """The brokers that a broker knows. Brokers of 0.8 know none before there is a topic."""
+        """The brokers that a broker knows. Brokers of version 0.8 know none before there is a
+        topic."""
         if not self.version.startswith("0.8."):
             return super()._seen_by(node)
         if not is_listening(self.ports[node]):
@@ -253,7 +254,8 @@ class KafkaZooKeeperCluster(_Cluster):
         return {broker for broker in self.ids if is_registered(self.zookeeper, broker)}
 
     def _start_one(self, name: int) -> Process:
-        """A broker ends at once if the session of its crashed process still holds its id."""
+        """Waits first, because a broker ends at once if the session of its crashed predecessor
+        still holds its id."""
         assert self._keeper is not None
         self._keeper.wait_until(
             lambda: is_registered(self.zookeeper, name) is False, f"/brokers/ids/{name} to expire"

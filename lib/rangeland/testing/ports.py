@@ -1,11 +1,11 @@
 """Free TCP ports on 127.0.0.1.
 
-Binding to port 0 would return ports that outgoing connections use as well. Then the port of a
+Binding to port 0 would return ports that are also used for outgoing connections. Then the port of a
 broker that is down could be taken, even by a client that keeps trying to reach it and ends up
 connected to itself. Ports below that range stay free for a restart.
 
-A port belongs to the process that took it until that process ends, even while nothing listens
-on it: a broker takes seconds to start, and tests run in several processes at once.
+A port belongs to the process that took it until that process ends, even while nothing listens on
+it: a broker takes seconds to start, and tests run in several processes at once.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ LAST_PORT = 32_000
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 _ports: dict[int, int] = {}
-"""The file descriptor that marks a port as ours for all processes of this machine."""
-_random = random.SystemRandom()  # not the shared generator: test runs seed that one
+"""For each port, the file descriptor that marks it as ours for all processes of this machine."""
+_random = random.SystemRandom()  # not the shared generator, because test runs seed that one
 
 
 def free_ports(count: int) -> list[int]:
@@ -47,7 +47,7 @@ def take(port: int) -> bool:
     """Takes a port for this process; False if it is not free."""
     if port in _ports or not is_free(port):
         return False
-    # A name without a file, which the kernel forgets when the process ends.
+    # A name without a file; the kernel forgets it when the process ends.
     mark = socket.socket(socket.AF_UNIX)
     try:
         if sys.platform == "linux":
@@ -60,7 +60,7 @@ def take(port: int) -> bool:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen there now."""
+    """Whether a server could listen on this port now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -71,7 +71,7 @@ def is_free(port: int) -> bool:
 
 
 def is_listening(port: int) -> bool:
-    """Whether a server accepts connections there now."""
+    """Whether a server accepts connections on this port now."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:

@@ -1,10 +1,11 @@
 """Asks a server one question over a plain socket, to find out whether it is up.
 
-This shows test clusters their state without a client library and without the code under test. Kafka
-brokers are asked for metadata (version 0, which 0.8 to 4.x support), and ZooKeeper for its
-ephemeral nodes (its four-letter command `dump`).
+This shows the state of test clusters without a client library and without the code under test.
+Kafka brokers are asked for metadata (version 0, which 0.8 to 4.x support), and ZooKeeper for its
+ephemeral nodes (with its four-letter command `dump`).
 
-It always asks for all topics, never for one by name, since brokers may create a topic when asked.
+The question is always about all topics, never about one by name, because brokers may create a topic
+when they are asked about it.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ _DUMP = "ephemeral nodes dump:"
 
 
 def brokers_seen_by(address: str, timeout_s: float = 2) -> dict[int, int]:
-    """Broker id -> port as the broker at ``host:port`` sees the cluster; empty while it
+    """Broker id -> port, as the broker at ``host:port`` sees the cluster; empty as long as it
     cannot say."""
     response = _ask(address, timeout_s)
     return _brokers(response)[0] if response else {}
 
 
 def leaders_seen_by(address: str, topic: str) -> dict[int, int] | None:
-    """Partition -> leader (-1: none) as the broker at ``host:port`` sees it; empty if it
-    knows no such topic, None while it cannot say."""
+    """Partition -> leader (-1: none), as the broker at ``host:port`` sees it; empty if it does not
+    know the topic, None as long as it cannot say."""
     response = _ask(address)
     return _leaders(response).get(topic, {}) if response else None
 

@@ -1,12 +1,12 @@
 """Child processes: start, wait, stop, kill, pause, and never leave one behind.
 
 Each process leads its own session and process group, so that signals reach only it and its
-children, and Ctrl-C in a terminal does not. Its output goes to a log file, and errors about it
-contain the last lines.
+children, and Ctrl-C in a terminal does not reach it. Its output goes to a log file, and errors
+about the process contain the last lines.
 
-Cleanup has three levels: the context manager, `atexit`, and the guard (see `guard.py`) for a
-Python that was killed. A process waits for a word on its stdin before it executes the real
-program, so the guard knows every process that runs.
+There are three levels of cleanup: the context manager, `atexit`, and, for a Python process that was
+killed, the guard (see `guard.py`). A process waits for a word on its stdin before it executes the
+real program, so the guard knows every process that runs.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from rangeland.testing import guard
 from rangeland.testing.ports import is_listening
 
 PATIENCE_S = 300
-"""How long to wait for an event that must happen. A limit that an idle machine nearly reaches fails
-on a busy one; this one only prevents a test from hanging forever."""
+"""How long to wait for an event that must happen. A limit that an idle machine nearly reaches would
+fail on a busy one; this one only prevents a test from hanging forever."""
 
 TAIL_LINES = 15
 _TELLING = re.compile(r"\b(FATAL|ERROR|Caused by)\b|Exception\b")
@@ -43,7 +43,7 @@ _WAIT_FOR_WORD = 'read -r word || exit 1; exec "$@" </dev/null'
 
 
 class Process:
-    """A running program, started by the constructor; ``log`` is appended to."""
+    """A running program, started by the constructor. Its output is appended to ``log``."""
 
     def __init__(
         self,
@@ -104,13 +104,13 @@ class Process:
 
     def wait_for_port(self, port: int, timeout_s: float = PATIENCE_S) -> None:
         """Waits until the port accepts connections. Raises `Unreachable` if the process ends or
-        the time is up."""
+        time is up."""
         self.wait_until(lambda: is_listening(port), f"port {port} to open", timeout_s)
 
     def wait_for_line(self, pattern: str, timeout_s: float = PATIENCE_S) -> str:
-        """Waits for a line, printed since the start, that matches; returns it.
+        """Waits for a matching line that was printed since the start, and returns it.
 
-        A line counts once it is whole: programs write its text and its end apart.
+        A line counts only when it is complete: programs may write its text and its end separately.
         """
         regex = re.compile(pattern)
         lines: list[str] = []
@@ -128,10 +128,10 @@ class Process:
     def wait_until(
         self, condition: Callable[[], bool], goal: str, timeout_s: float = PATIENCE_S
     ) -> None:
-        """Waits until ``condition()``, as long as the process runs."""
+        """Waits until ``condition()`` is true, as long as the process runs."""
         deadline = time.monotonic() + timeout_s
         while True:
-            running = self.running  # asked first: the condition may become true with its end
+            running = self.running  # asked first: the condition may become true as the process ends
             if condition():
                 return
             if not running:
@@ -167,8 +167,8 @@ class Process:
         self._forget()
 
     def pause(self) -> None:
-        """SIGSTOP: the process keeps its connections and answers nothing. Returns when all its
-        threads have stopped, a moment after the signal. Does nothing if it has ended."""
+        """SIGSTOP: the process keeps its connections but answers nothing. Returns when all its
+        threads have stopped, a moment after the signal. Does nothing if the process has ended."""
         if self.running:
             self._signal(signal.SIGSTOP)
             self.wait_until(self._is_stopped, "its threads to stop")
@@ -177,11 +177,11 @@ class Process:
         self._signal(signal.SIGCONT)
 
     def log_tail(self, lines: int = TAIL_LINES) -> str:
-        """The last lines printed since this start."""
+        """The last lines printed since this process was started."""
         return "\n".join(self._printed_lines()[-lines:])
 
     def process_error(self, why: str) -> Unreachable:
-        """An error about this process with the last lines of its log in it."""
+        """An error about this process, which includes the last lines of its log."""
         lines = self._printed_lines()
         last = lines[-TAIL_LINES:]
         causes = [line for line in lines[:-TAIL_LINES] if _TELLING.search(line)][-TAIL_LINES:]
@@ -201,7 +201,7 @@ class Process:
             return log.read().decode(errors="replace")
 
     def _is_stopped(self) -> bool:
-        """Whether all threads are stopped; True if the system lists none."""
+        """Whether all threads are stopped; True if the system lists no threads."""
         try:
             files = list(Path(f"/proc/{self.pid}/task").glob("*/stat"))
             return all(file.read_text().rpartition(") ")[2][0] in "TtZX" for file in files)
@@ -226,7 +226,7 @@ class Process:
         return None
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signals the group, which exists at least until its leader is waited for."""
+        """Signals the group, which exists at least until its leader has been waited for."""
         if self._popen.returncode is None and self._owner == os.getpid():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
@@ -254,7 +254,7 @@ def _has_members(group: int) -> bool:
 
 
 def temporary_directory(prefix: str) -> Path:
-    """A new directory that is removed when this Python ends, however it ends."""
+    """A new directory that is removed when this Python process ends, however it ends."""
     path = Path(tempfile.mkdtemp(prefix=prefix))
     remove_at_end(path)
     return path
@@ -280,14 +280,14 @@ def remove_directory(path: Path) -> None:
 _running: list[Process] = []
 _directories: list[tuple[int, Path]] = []
 _guard_lock = threading.Lock()
-_guards: dict[int, IO[bytes]] = {}  # by our process id: a forked child gets its own guard
+_guards: dict[int, IO[bytes]] = {}  # by our process id: a forked child gets a guard of its own
 
 
 def _tell_guard(line: str) -> None:
     with _guard_lock:
         if os.getpid() not in _guards:
             _guards[os.getpid()] = _start_guard()
-        # Without its guard a process still has the two other levels of cleanup.
+        # Without its guard, a process still has the two other levels of cleanup.
         with contextlib.suppress(BrokenPipeError):
             _guards[os.getpid()].write(os.fsencode(line) + b"\n")
 
@@ -303,7 +303,8 @@ def _start_guard() -> IO[bytes]:
 
 
 def _end(owner: int, child: subprocess.Popen[bytes]) -> None:
-    """Ends everything with Python: TERM and a short wait, KILL for the rest, then the guard."""
+    """Ends everything together with Python: first TERM and a short wait, then KILL for the rest,
+    then the guard."""
     if owner != os.getpid():
         return
     processes = [process for process in _running if process._owner == owner]

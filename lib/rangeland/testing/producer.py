@@ -1,8 +1,8 @@
 """Creates and fills topics, for tests, the demo and benchmarks.
 
-Every function takes the bootstrap servers and returns when the brokers have confirmed: a topic
-exists when every broker knows a leader for each partition; records are written when all are
-acknowledged. Records that could not be written are an error.
+Every function takes the bootstrap servers and returns only when the brokers have confirmed the
+result: a topic exists when every broker knows a leader for each partition; records are written when
+all of them are acknowledged. Records that could not be written are an error.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ from rangeland.testing.probe import leaders_seen_by
 Servers = str | Sequence[str]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 WHOLE_BATCHES_MS = 10_000
-"""A linger that no batch reaches: each is full, or the last, which is sent when writing ends."""
+"""A linger that no batch reaches: each batch is either full, or the last one, which is sent when
+writing ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record to write. None is null, ``b""`` is empty. With ``partition`` and ``timestamp_ms``
-    None the client chooses."""
+    """A record to write. None is null, ``b""`` is empty. If ``partition`` or ``timestamp_ms`` is
+    None, the client chooses it."""
 
     value: bytes | None
     key: bytes | None = None
@@ -76,11 +77,12 @@ def create_topics(
 ) -> None:
     """Creates topics and waits until every broker that is up knows all their leaders.
 
-    Raises `Conflict` if one exists, `Unreachable` if the leaders are not known in time."""
+    Raises `Conflict` if one of them exists, and `Unreachable` if the leaders are not known in time.
+    """
     new_topic = library("confluent_kafka.admin").NewTopic
     settings = {name: str(value) for name, value in (config or {}).items()}
     new_topics = [new_topic(topic, partitions, replicas, config=settings) for topic in topics]
-    client = admin(bootstrap)  # referenced, or it would be closed before its responses
+    client = admin(bootstrap)  # kept in a variable: otherwise it would be closed too early
     for topic, future in client.create_topics(new_topics, request_timeout=TIMEOUT_S).items():
         with our_errors(f"Topic {topic} was not created"):
             future.result()
@@ -96,7 +98,7 @@ def wait_for_topic(bootstrap: Servers, topic: str, partitions: int) -> None:
 
 
 def delete_topic(bootstrap: Servers, topic: str) -> None:
-    """Deletes a topic and waits until no broker that is up knows it."""
+    """Deletes a topic and waits until no broker that is up knows it any more."""
     client = admin(bootstrap)
     for future in client.delete_topics([topic], request_timeout=TIMEOUT_S).values():
         with our_errors(f"Topic {topic} was not deleted"):
@@ -108,8 +110,8 @@ def delete_topic(bootstrap: Servers, topic: str) -> None:
 
 
 def delete_records(bootstrap: Servers, topic: str, before: Mapping[int, int]) -> None:
-    """Moves the log start of each partition in ``before`` to its offset there, as if retention had
-    removed everything below."""
+    """Moves the log start of each partition in ``before`` to the offset given there, as if
+    retention had removed everything below it."""
     TopicPartition = library().TopicPartition
     offsets = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
     client = admin(bootstrap)
@@ -119,7 +121,7 @@ def delete_records(bootstrap: Servers, topic: str, before: Mapping[int, int]) ->
 
 
 def leader_of(bootstrap: Servers, topic: str, partition: int = 0) -> int:
-    """The broker id of the leader, -1 while there is none."""
+    """The broker id of the leader; -1 while there is none."""
     views = _leaders(bootstrap, topic).values()
     return max((leaders.get(partition, -1) for leaders in views), default=-1)
 
@@ -127,7 +129,7 @@ def leader_of(bootstrap: Servers, topic: str, partition: int = 0) -> int:
 def wait_for_leader(
     bootstrap: Servers, topic: str, partition: int = 0, *, other_than: int = -1
 ) -> int:
-    """Waits until every broker that is up names one leader that is not ``other_than``."""
+    """Waits until every broker that is up names the same leader, other than ``other_than``."""
     candidates: list[int] = []
 
     def is_agreed() -> bool:
@@ -148,8 +150,8 @@ def _known_everywhere(bootstrap: Servers, topic: str, partitions: int) -> bool:
 
 
 def _leaders(bootstrap: Servers, topic: str) -> dict[str, dict[int, int]]:
-    """The leaders by partition, as each server that answers sees them; empty if it does not know
-    the topic."""
+    """The leaders by partition, as each server that answers sees them; empty if a server does not
+    know the topic."""
     responses = {
         server: leaders_seen_by(server, topic) for server in join_servers(bootstrap).split(",")
     }
@@ -183,13 +185,14 @@ def produce(
 ) -> int:
     """Writes records in order and returns their number, once all are acknowledged.
 
-    ``partition`` is for records that name none themselves. A batch ends at
-    ``batch_bytes``, ``batch_records`` or after ``linger_ms`` (`WHOLE_BATCHES_MS` for batches whose
-    ends do not depend on how busy the machine is). Without ``idempotent`` a retry may write twice,
-    as in production; do not disturb brokers where counts matter.
-    ``version`` is the brokers' version, if they are too old to report it."""
+    ``partition`` is for records that do not name one themselves. A batch ends at ``batch_bytes``,
+    at ``batch_records`` or after ``linger_ms`` (use `WHOLE_BATCHES_MS` for batches whose ends must
+    not depend on how busy the machine is). Without ``idempotent``, a retry may write twice, as in
+    production; do not disturb brokers if counts matter. ``version`` is the brokers' version, if
+    they are too old to report it.
+    """
     settings = _settings(codec, batch_bytes, batch_records, linger_ms) | reaching_back(version)
-    # One request at a time: a retry after a later one would change the order.
+    # One request at a time: a retry that follows a later request would change the order.
     settings |= {"enable.idempotence": True} if idempotent else {"max.in.flight": 1}
     settings["acks"] = acks
     writer = _Writer(bootstrap, topic, settings)
@@ -209,7 +212,9 @@ def produce_transaction(
     """Writes records in one transaction, with the options of `open_transaction`, and commits or
     aborts it; returns their number.
 
-    Records of an aborted transaction are also in the log, with a marker for each partition."""
+    Records of an aborted transaction are in the log as well, followed by a marker in each
+    partition.
+    """
     with open_transaction(bootstrap, topic, records, commit=commit, **options) as count:
         return count
 
@@ -225,8 +230,8 @@ def open_transaction(
     partition: int | None = None,
     transactional_id: str | None = None,
 ) -> Iterator[int]:
-    """Writes records in a transaction that stays open inside the ``with``, so that the last
-    stable offset stays below them; then aborts it, or commits with ``commit``, and waits until
+    """Writes records in a transaction that stays open inside the ``with`` block, so that the last
+    stable offset stays below them; then aborts it, or with ``commit`` commits it, and waits until
     its markers are in the log."""
     identity = transactional_id or f"rangeland-testing-{uuid.uuid4().hex}"
     settings = _settings(codec, 1 << 20, 10_000, 5) | {"transactional.id": identity}
@@ -244,8 +249,8 @@ def open_transaction(
         end = writer.client.commit_transaction if committing else writer.client.abort_transaction
         with our_errors(f"The transaction on {topic} was not ended"):
             end(TIMEOUT_S)
-            # Markers are written after the response, and the coordinator gives nobody else this
-            # identity before they are.
+            # Markers are written after the response, and until they are, the coordinator does not
+            # give this identity to anyone else.
             _Writer(bootstrap, topic, settings).client.init_transactions(TIMEOUT_S)
 
 
@@ -262,8 +267,9 @@ def fill(
     is_made: bool = False,
 ) -> int:
     """Creates a topic, unless it ``is_made``, and fills it with page views, 8-byte keys and JSON
-    values of about 175 bytes, evenly over its partitions. Equal seeds give equal records. Returns
-    the bytes of keys and values. About 3 s per million records. ``version``: see `produce`."""
+    values of about 175 bytes, spread evenly over its partitions. Equal seeds give equal records.
+    Returns the size of keys and values in bytes. Takes about 3 s per million records. ``version``:
+    see `produce`."""
     if not is_made:
         create_topic(bootstrap, topic, partitions, replicas)
     views = page_views(records, seed)
@@ -280,11 +286,10 @@ def spread(
     version: str = "",
     batch_records: int = 10_000,
 ) -> int:
-    """Writes keys and values evenly and in order over the partitions of a topic, and returns their
-    bytes.
-    ``batch_records``: the most records in a batch."""
+    """Writes keys and values in order, spread evenly over the partitions of a topic, and returns
+    their size in bytes. ``batch_records``: the most records in a batch."""
     settings = _settings(codec, 256 << 10, batch_records, 50) | reaching_back(version)
-    # One request at a time: a batch that is sent again, to a new leader, stays in its place.
+    # One request at a time: a batch that is sent again, to a new leader, keeps its place.
     settings |= {"acks": 1, "max.in.flight": 1}
     writer = _Writer(bootstrap, topic, settings)
     total, put = 0, writer.put
@@ -297,8 +302,8 @@ def spread(
 
 
 def page_views(count: int, seed: int = 1) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and JSON values as a web shop logs them; half noise, half repetition, so that codecs
-    have something to compress."""
+    """Keys and JSON values as a web shop would log them: half noise, half repetition, so that
+    codecs have something to compress."""
     draw = random.Random(seed).random
     events = (b"view", b"click", b"buy", b"scroll")
     value = (

@@ -5,8 +5,8 @@ Start `RocketmqCluster` with ``start`` or ``with``. Its processes have names: ``
 the same port and with the same store. Stores and logs are in one folder, and nothing is left
 behind.
 
-The settings suit tests: small heaps and files, frequent heartbeats. `rocketmq_clients` writes and
-reads.
+The settings are chosen for tests: small heaps and files, frequent heartbeats. `rocketmq_clients`
+writes and reads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SLAVE = "-slave"
 _DELETE_TOPIC_AT_BROKER = 215
 _DELETE_TOPIC_AT_NAME_SERVER = 216
 
-# Numbers that make a test quick and small; each would be wrong in production.
+# Numbers that make tests quick and small; each would be wrong in production.
 _SETTINGS: dict[str, object] = {
     "brokerClusterName": "testing",
     "brokerIP1": "127.0.0.1",
@@ -62,8 +62,8 @@ _SETTINGS: dict[str, object] = {
     "flushConsumerOffsetInterval": 200,
     "diskMaxUsedSpaceRatio": 95,
     # Two threads of a broker wait in busy loops: one for this interval after its start (10 s by
-    # default), the other for ever once this interval has passed since a transaction (3 s). Each
-    # transaction's end is written at once instead.
+    # default), the other forever once this interval has passed since a transaction (3 s). With
+    # these values, the end of each transaction is written at once instead.
     "transactionMetricFlushInterval": 500,
     "transactionOpBatchInterval": 3_600_000,
     "transactionOpMsgMaxSize": 1,
@@ -72,10 +72,11 @@ _SETTINGS: dict[str, object] = {
 
 class RocketmqCluster(LocalCluster[str]):
     """As many masters as ``brokers`` says (``broker-a``, ``broker-b``, ...), each with a slave if
-    ``slaves``, and their name servers.
+    ``slaves`` is set, and their name servers.
 
-    ``properties`` go to every broker and win over the settings here; ``name_server`` to every name
-    server. A broker that is not named is ``broker-a``."""
+    ``properties`` apply to every broker and take precedence over the settings here; ``name_server``
+    applies to every name server. If a broker is not named, ``broker-a`` is meant.
+    """
 
     kind = "RocketMQ"
     versions = ("5.5.0",)
@@ -111,12 +112,12 @@ class RocketmqCluster(LocalCluster[str]):
 
     @property
     def brokers(self) -> list[str]:
-        """The names of all masters and slaves, up or not."""
+        """The names of all masters and slaves, whether up or not."""
         return [*self.masters, *self.slaves]
 
     @property
     def servers(self) -> list[str]:
-        """The servers as job files name them: ``host:port`` of each name server."""
+        """The servers in the form that job files use: ``host:port`` of each name server."""
         return [self.address(name) for name in self.name_servers]
 
     def create_topic(
@@ -126,9 +127,9 @@ class RocketmqCluster(LocalCluster[str]):
         brokers: list[str] | None = None,
         attributes: str = "",
     ) -> None:
-        """Creates a topic on ``brokers`` (masters), or all, and on their slaves, which would
-        otherwise hear of it within a minute. Returns when all name servers list all of them for
-        it."""
+        """Creates a topic on ``brokers`` (masters), or on all of them, and on their slaves, which
+        would otherwise take up to a minute to hear of it. Returns when all name servers list all of
+        them for it."""
         masters = self.masters if brokers is None else brokers
         names = [name for name in self.brokers if name.removesuffix(SLAVE) in masters]
         for name in names:
@@ -139,7 +140,7 @@ class RocketmqCluster(LocalCluster[str]):
 
     def delete_topic(self, topic: str) -> None:
         """Deletes a topic with all its messages. Returns when the name servers have forgotten it.
-        Needs the property ``timerWheelEnable``: without it brokers fail to delete topics."""
+        Needs the property ``timerWheelEnable``, without which brokers fail to delete topics."""
         at_broker = RemotingRequest(_DELETE_TOPIC_AT_BROKER, {"topic": topic})
         for name in self.brokers:
             with RocketmqClient(self.address(name)) as client:
@@ -164,7 +165,7 @@ class RocketmqCluster(LocalCluster[str]):
 
     def _start_all(self) -> None:
         self._choose_ports()
-        # A broker that finds no name server registers itself 10 s later.
+        # A broker that finds no name server tries to register itself again only 10 s later.
         for names in (self.name_servers, self.brokers):
             for name in names:
                 self._write_config(name)
@@ -220,8 +221,8 @@ class RocketmqCluster(LocalCluster[str]):
         return self._run(name, command)
 
     def _wait_for(self, name: str) -> None:
-        """Waits until the name servers know a broker, about 15 s after a crash. Every broker has a
-        topic that is named after it."""
+        """Waits until the name servers know a broker, which takes about 15 s after a crash. Every
+        broker has a topic named after it."""
         self._nodes[name].wait_for_port(self.ports[name])
         if name in self.name_servers:
             return
@@ -236,7 +237,7 @@ class RocketmqCluster(LocalCluster[str]):
         )
 
     def _route(self, server: str, topic: str) -> dict[str, list[int]]:
-        """The numbers of the brokers that a name server knows for a topic, by broker name."""
+        """The numbers of the brokers that a name server lists for a topic, by broker name."""
         try:
             with RocketmqClient(self.address(server)) as client:
                 response: RemotingResponse = client.ask(route(topic), check=False)
@@ -248,7 +249,7 @@ class RocketmqCluster(LocalCluster[str]):
 
 
 def _identity(name: str) -> tuple[str, int]:
-    """The name and the number under which a process is a broker: a slave has its master's name."""
+    """The name and the number that a process has as a broker: a slave shares its master's name."""
     return name.removesuffix(SLAVE), 1 if name.endswith(SLAVE) else MASTER
 
 

@@ -27,7 +27,7 @@ READ_LOG = "read the broker's log"
 
 
 class RocketmqClient(FrameClient):
-    """One connection to ``host:port``, to be closed or used by ``with``."""
+    """A single connection to ``host:port``, to be closed or used in a ``with`` statement."""
 
     def __init__(self, address: str, credentials: Credentials | None = None) -> None:
         super().__init__(address)
@@ -35,7 +35,7 @@ class RocketmqClient(FrameClient):
         self._responses: dict[int, Any] = {}
 
     def send(self, request: Any) -> int:
-        """Sends a request, and returns its id for ``receive``."""
+        """Sends a request and returns its id, for ``receive``."""
         request_id, data = self._session.encode(request)
         self.send_raw(data)
         return request_id
@@ -50,8 +50,8 @@ class RocketmqClient(FrameClient):
         return self._responses.pop(request_id)
 
     def ask(self, request: Any, *, check: bool = True) -> Any:
-        """Sends a request and returns its response. With ``check`` a response that reports an error
-        raises `Unreachable`."""
+        """Sends a request and returns its response. With ``check``, a response that reports an
+        error raises `Unreachable`."""
         response = self.receive(self.send(request))
         if check and isinstance(request, RemotingRequest) and response.code != SUCCESS:
             raise _refused_error(f"{self.address} refused request {request.code}", response)
@@ -68,9 +68,10 @@ def produce(
     sys_flag: int = 0,
     born_ms: int | None = None,
 ) -> list[int]:
-    """Appends ``values`` to a queue of a master; returns their offsets once all can be pulled: a
-    master acknowledges a message before it enters it in its queue. ``sys_flag`` is sent unchanged;
-    it says whether values are packed. Raises `Unreachable` if one is not accepted."""
+    """Appends ``values`` to a queue of a master; returns their offsets once all can be pulled,
+    because a master acknowledges a message before it enters it in its queue. ``sys_flag`` is sent
+    unchanged; it says whether values are packed. Raises `Unreachable` if a value is not
+    accepted."""
     about = Partition(topic, queue)
     born = wall_ms() if born_ms is None else born_ms
     offsets: list[int] = []

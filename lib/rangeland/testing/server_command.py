@@ -23,7 +23,8 @@ def java_command(
     properties: Mapping[str, object],
     options: Sequence[str] = (),
 ) -> list[str]:
-    """The command that runs a class of a set of jars, the first of the ``arguments``."""
+    """The command that runs a class from a set of jars; the class is the first of the
+    ``arguments``."""
     heap = [f"-Xms{heap_mb // 4}m", f"-Xmx{heap_mb}m"]
     definitions = [f"-D{name}={value}" for name, value in properties.items()]
     command = [find_java(), *heap, *SMALL_JVM, *definitions, *options]

@@ -1,8 +1,8 @@
 """The log of the demo: page views of a small shop, with everything that makes a log awkward.
 
-The log has tombstones, headers, a committed transaction and one that was rolled back. The number of
-records of each kind is kept, to compare it with the landed rows; another client reads the log for
-the same purpose.
+The log contains tombstones, headers, a committed transaction and one that was rolled back. How many
+records of each kind were written is recorded, so that it can be compared with the landed rows; for
+the same purpose, another client reads the log.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """Counts and checksums of a set of records, whatever their order."""
+    """Counts and checksums of a set of records, regardless of their order."""
 
     records: int
     null_values: int
@@ -68,7 +68,7 @@ def open_shop(servers: Sequence[str], topic: str, records: int) -> Written:
 
 
 def more_orders(servers: Sequence[str], topic: str, records: int) -> Written:
-    """Appends some more, without transactions."""
+    """Appends some more records, without transactions."""
     views = list(_views(records, seed=3))
     produce(servers, topic, views, codec="snappy")
     return _count(views)

@@ -1,4 +1,4 @@
-"""kazoo's own client, to look into a ZooKeeper without the code under test."""
+"""kazoo's own client, for looking into a ZooKeeper without the code under test."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import logging
 
 from kazoo.client import KazooClient
 
-# Here it is normal that the client logs about servers that are down.
+# Servers that are down are normal here, so what the client logs about them is not shown.
 _silent = logging.Logger("rangeland.testing.zookeeper", level=logging.CRITICAL)
 
 
 class Visitor:
-    """A client for one ``with``, at whose end its ephemeral nodes are gone. A ``session``, given by
-    id and password, is taken over, and ends as well."""
+    """A client for one ``with`` block, at whose end its ephemeral nodes are gone. A ``session``,
+    given by id and password, is taken over, and ends as well."""
 
     timeout = KazooClient().handler.timeout_exception
 
