@@ -85,8 +85,8 @@ def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicFiel
 
 
 def _matching(job: Job, pattern: str, known: Iterable[str] = ()) -> tuple[str, ...]:
-    """Those of the registered and the ``known`` topics that match the pattern. Raises
-    NoTopicMatches if none does."""
+    """All registered and ``known`` topics that match the pattern. Raises NoTopicMatches if none
+    does."""
     topics = {*look_up_broker_registry(job).topics, *known}
     names = tuple(match_topics(pattern, sorted(topics)))
     if not names:

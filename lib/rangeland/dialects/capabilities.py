@@ -31,7 +31,7 @@ class Capabilities:
     has_timestamps: bool = True
     """Records carry a timestamp."""
     source_keys: frozenset[str] = frozenset()
-    """Those keys of a job's ``source``, or of its ``security``, that do not exist in every
+    """The keys of a job's ``source``, or of its ``security``, that do not exist in every
     dialect."""
     log_tool: str = ""
     """The command with which an operator can look at a damaged log."""

@@ -170,7 +170,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def scan(self, fetched: FetchedRecords) -> Scan:
-        """Where the complete entries end, and what is uncertain about the last of them. Raises
+        """The end of the complete entries, and what is uncertain about the last of them. Raises
         BadRecord for an invalid entry."""
 
     def first_offset(self, fetched: FetchedRecords, from_offset: int) -> int:

@@ -130,7 +130,7 @@ class Decode(Section):
 
     @property
     def fields_with_schema_ids(self) -> tuple[RecordField, ...]:
-        """Those fields, out of keys and values, that name schemas in the registry."""
+        """Which of the fields, keys and values, name schemas in the registry."""
         fields: tuple[RecordField, ...] = ("key", "value")
         return tuple(f for f in fields if self.registry and self.payload(f).has_fields)
 

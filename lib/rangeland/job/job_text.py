@@ -33,7 +33,7 @@ _FIELDS = re.compile(r"(?:[\w-]+(?:\.[\w-]+)*)?")
 
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
-    """Where a value comes from: the file, under the name that was given, and the line, counted from
+    """The origin of a value: the file, under the name that was given, and the line, counted from
     1."""
 
     file: str

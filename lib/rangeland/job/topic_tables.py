@@ -75,7 +75,7 @@ def check_tables_are_distinct(template: Job, topics: Iterable[str]) -> None:
 
 
 def _only(topic: str, section: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Those fields that are mappings by topic, reduced to this topic."""
+    """The fields that are mappings by topic, reduced to this topic."""
     fields = {}
     for name in names:
         value = section.get(name)

@@ -188,7 +188,7 @@ def _run_ivy(name: str, home: Path, jars: Path) -> None:
 
 
 def _complaint(log: str) -> str:
-    """Those lines of Ivy's log that say what failed, without its table and its repetitions."""
+    """The lines of Ivy's log that say what failed, without its table and its repetitions."""
     words = ("not found", "NOT FOUND", "error", "ERROR", "FAILED", "timed out", "refused")
     lines = (line.strip(" \t:") for line in log.splitlines())
     errors = dict.fromkeys(line for line in lines if any(word in line for word in words))

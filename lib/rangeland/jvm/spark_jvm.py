@@ -1,4 +1,4 @@
-"""Those parts of the driver's JVM that Delta Kernel needs, whether or not Spark runs in it."""
+"""The parts of the driver's JVM that Delta Kernel needs, whether or not Spark runs in it."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def facts(pairs: Iterable[tuple[str, object]]) -> Table:
 
 
 def list_lines(heading: str, lines: Iterable[object], style: str) -> list[RenderableType]:
-    """A heading with a few of the lines indented below it, or with a single line next to it;
+    """A heading with the first few lines indented below it, or with a single line next to it;
     nothing if there are no lines."""
     items = [safe_text(line) for line in lines]
     title = Text(f"{heading}:", style=style)

@@ -64,7 +64,8 @@ class ExecutorSchemas:
         return _of_run(self.catalogue, self.settings).of_id(schema_id, self.written)
 
     def versions_of(self, schema_id: int) -> tuple[SubjectVersion, ...]:
-        """Where an id is registered; empty for an unregistered id. Raises what ``of_id`` raises."""
+        """The registrations of an id; empty for an unregistered id. Raises what ``of_id``
+        raises."""
         if schema_id in self.catalogue.schemas or self.settings is None:
             return self.catalogue.versions.get(schema_id, ())
         return _of_run(self.catalogue, self.settings).versions_of(schema_id)

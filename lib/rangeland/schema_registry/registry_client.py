@@ -146,7 +146,7 @@ class RegistryClient:
     def versions(
         self, schema_id: int, absence: Absence = Absence.CONTRADICTED
     ) -> tuple[SubjectVersion, ...]:
-        """Where the id is registered; empty if its subjects were deleted. The default for
+        """The registrations of the id; empty if its subjects were deleted. The default for
         ``absence`` assumes that the registry has just returned the schema."""
         what = f"the subjects of schema id {schema_id}"
         path = f"/schemas/ids/{schema_id}/versions"

@@ -88,7 +88,7 @@ _REPEATED = re.compile(
     r"|(?<=^ambiguous option: )(?P<option>[\w-]+)=.*(?= could match )",
     re.DOTALL,
 )
-"""Those parts of argparse's messages that repeat arguments, which may be secrets: with ``--set
+"""The parts of argparse's messages that repeat arguments, which may be secrets: with ``--set
 source.security.sasl.password hunter2``, the password is an argument of its own."""
 
 

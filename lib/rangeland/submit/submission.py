@@ -71,10 +71,9 @@ class ShippedFiles:
     """The modules that a transform needs."""
     platforms: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
-    """Those of the job's PEM files that exist on this machine."""
+    """The job's PEM files that exist on this machine."""
     schemas: Mapping[RecordField, Path] = field(default_factory=dict)
-    """Copies of those of the job's schema files that exist on this machine, for a driver
-    elsewhere."""
+    """Copies of the job's schema files that exist on this machine, for a driver elsewhere."""
     delta_kernel: Path | None = None
     """An archive with the jars of Delta Kernel."""
 

@@ -54,7 +54,7 @@ def underflow_error(buffer: memoryview, offset: int, length: int) -> UnreadableB
 
 
 def take(buffer: memoryview, offset: int, length: int) -> int:
-    """Where ``length`` bytes at ``offset`` end; an error if the buffer ends before that."""
+    """The end of ``length`` bytes at ``offset``; an error if the buffer ends before that."""
     end = offset + length
     if end > len(buffer):
         raise underflow_error(buffer, offset, length)

@@ -23,7 +23,7 @@ class PayloadBytes:
 
     data: pa.Buffer
     begins: np.ndarray
-    """Where payloads begin. The bytes up to ``starts`` have been read."""
+    """The beginnings of the payloads. The bytes up to ``starts`` have been read."""
     starts: np.ndarray
     ends: np.ndarray
     faults: np.ndarray

@@ -1,4 +1,4 @@
-"""Where the entries in a fetched Kafka log begin and end, judging by their prefixes alone.
+"""The beginnings and ends of entries in a fetched Kafka log, judging by their prefixes alone.
 
 Pure functions of bytes. Nothing is opened, and the stored offsets are not checked; ``entry_checks``
 does that.

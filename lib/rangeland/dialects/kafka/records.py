@@ -100,7 +100,7 @@ class LogWalk:
     last_offset: int = -1
     """The last offset of the previous entry, whether or not that is in the range."""
     rest: BatchGroup | None = None
-    """Those batches of a group that have not been taken yet."""
+    """The batches of a group that have not been taken yet."""
     pending: deque[LogEntry] = field(default_factory=deque)
     """Entries to take before the rest of the group: the entry after a gap, or single messages."""
 

@@ -61,7 +61,8 @@ class InnerMessages:
     places: list[tuple[int, int]] = field(default_factory=list)
 
     def place_of(self, byte_index: int) -> int:
-        """Where, in the fetched bytes, a message that was not rewritten begins."""
+        """The byte index, in the fetched bytes, at which a message that was not rewritten
+        begins."""
         start, fetched_start = self.places[bisect_right(self.places, (byte_index, 1 << 62)) - 1]
         return fetched_start + byte_index - start
 
