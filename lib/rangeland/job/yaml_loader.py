@@ -90,7 +90,7 @@ class RepeatedField(NotYaml):
 
 
 class _Loader(_BASE):  # type: ignore[misc]
-    """Safe YAML in which duplicate keys are errors and times remain text."""
+    """A loader for safe YAML in which duplicate keys are errors and times remain text."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys: set[Any] = set()

@@ -145,7 +145,7 @@ class ClassArchive:
 
 
 def take_complete(folder: Path) -> None:
-    """Gives archives that JVMs have finished writing their final names."""
+    """Renames the archives that JVMs have finished writing to their final names."""
     for path in sorted(folder.glob("*.new")):
         # Another process may be doing the same.
         with suppress(FileNotFoundError), path.open("rb") as file:

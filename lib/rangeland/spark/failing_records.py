@@ -1,5 +1,5 @@
-"""Finds the records on which a transform fails by trial, because Spark reports neither offsets nor
-slices.
+"""Finds, by trial, the records on which a transform fails, because Spark reports neither offsets
+nor slices.
 
 The slices of the failed task are read through the transform again, then half of them, and so on,
 for a few seconds. Only slices that failed in a trial are named, so if a transform fails only now

@@ -157,10 +157,10 @@ def without_startup_lines(output: bytes) -> tuple[bytes, bytes]:
 
 
 class JvmStart:
-    """While this context is open, Spark, or a part of it, is being started. SIGINT and SIGTERM then
-    end the JVM, and with it any wait for it, and are delivered only once it is gone: if a handler
+    """The start of Spark, or of a part of it. While this context is open, SIGINT and SIGTERM end
+    the JVM, and with it any wait for it, and are delivered only once it is gone: if a handler
     raised an exception in the middle of a start, it would leave behind a JVM that nobody knows
-    of."""
+    about."""
 
     def __init__(self) -> None:
         self._received: list[int] = []

@@ -32,17 +32,18 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.io.IOUtils;
 
 /**
- * Files as Kernel reads and writes them; where the store can refuse to replace an object, files of
- * a log are created by that instead of by a log store. On a local path that is a link: Hadoop's own
- * way starts up to ten processes for each file, and replaces what another writer has just created.
+ * Files as Kernel reads and writes them. If the store can refuse to replace an object, files of a
+ * log are created in that way instead of through a log store. On a local path this is done with a
+ * link: Hadoop's own way starts up to ten processes for each file, and replaces what another writer
+ * has just created.
  *
- * <p>Spark's own Janino compiles this when a driver starts. Janino knows no generics.
+ * <p>Spark's own Janino compiles this when a driver starts. Janino does not support generics.
  */
 public class ExclusiveFiles extends HadoopFileIO {
-  /** Hadoop's option for a file that is created only if there is none: If-None-Match on S3. */
+  /** Hadoop's option to create a file only if it does not exist: If-None-Match on S3. */
   public static final String CONDITION = "fs.option.create.conditional.overwrite";
   private static final String LOCAL = "file";
-  /** With a scheme: set where Delta's own log store may be passed over. */
+  /** Followed by a scheme: set if Delta's own log store may be bypassed for that scheme. */
   public static final String SETTING = "rangeland.exclusive.";
 
   private final Configuration configuration;
@@ -56,7 +57,7 @@ public class ExclusiveFiles extends HadoopFileIO {
     return new ExclusiveFile(configuration, path);
   }
 
-  /** Whether files are created in this way at a path. */
+  /** Whether files at this path are created in this way. */
   public static boolean canCreate(Configuration configuration, Path path) throws IOException {
     String scheme = path.toUri().getScheme();
     return scheme != null
@@ -73,7 +74,7 @@ public class ExclusiveFiles extends HadoopFileIO {
 class ExclusiveFile extends HadoopOutputFile {
   private static final int ATTEMPTS = 4;
   private static final long FIRST_PAUSE_MS = 200;
-  /** Sorts before the versions of a log, so no listing of them meets it. */
+  /** Sorts before the versions of a log, so no listing of those includes it. */
   private static final String PROBE = ".rangeland-put-if-absent";
   private static final byte[] PROBE_CONTENT =
       "Written twice, to see that the store refuses the second.\n".getBytes(StandardCharsets.UTF_8);
@@ -105,12 +106,12 @@ class ExclusiveFile extends HadoopOutputFile {
     } catch (FileAlreadyExistsException exists) {
       throw exists;
     } catch (IOException failure) {
-      // Kernel would try 200 times more after an IOException, and this has been tried again.
+      // After an IOException, Kernel would try 200 more times; this has already been retried.
       throw new UncheckedIOException(failure);
     }
   }
 
-  /** Writes the file beside its place and links it there, which never replaces a file. */
+  /** Writes the file under another name and links it to its own, which never replaces a file. */
   private void link(byte[] content) throws IOException {
     File target = new File(path.toUri().getPath());
     File folder = target.getParentFile();
@@ -121,7 +122,7 @@ class ExclusiveFile extends HadoopOutputFile {
     OpenOption[] create = {StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE};
     try {
       Files.write(written.toPath(), content, create);
-      // Hadoop's checksum of an earlier file of this name would make the new one unreadable.
+      // Hadoop's checksum of an earlier file with this name would make the new one unreadable.
       Files.deleteIfExists(new File(folder, "." + target.getName() + ".crc").toPath());
       if (!hasLinked(written, target)) {
         move(written, target);
@@ -131,7 +132,7 @@ class ExclusiveFile extends HadoopOutputFile {
     }
   }
 
-  /** False where the file system, or Java, has no links. */
+  /** Links the file; false if the file system or Java does not support links. */
   private static boolean hasLinked(File written, File target) throws IOException {
     boolean has = false;
     try {
@@ -147,7 +148,7 @@ class ExclusiveFile extends HadoopOutputFile {
     return has;
   }
 
-  /** Enough together with the table's lock, which keeps our other drivers away. */
+  /** Safe because of the table's lock, which keeps our other drivers away. */
   private static void move(File written, File target) throws IOException {
     if (target.exists()) {
       throw new FileAlreadyExistsException(target.getPath());
@@ -171,9 +172,9 @@ class ExclusiveFile extends HadoopOutputFile {
   /**
    * Creates the file, or throws FileAlreadyExistsException if another writer has.
    *
-   * <p>An answer may be lost, also when Hadoop sends the request again by itself: then the store
-   * refuses to replace what this writer has created. So after each failure the file decides.
-   * Each commit has an id of its own in its content, so equal content is one's own.
+   * <p>A response may be lost, even when Hadoop itself sends the request again: then the store
+   * refuses to replace what this writer has created. So after each failure, the content of the file
+   * decides. It includes an id that is unique to the commit, so equal content is our own.
    */
   private void create(FileSystem store, byte[] content) throws IOException {
     for (int attempt = 1; ; attempt++) {
@@ -190,14 +191,14 @@ class ExclusiveFile extends HadoopOutputFile {
           exists.initCause(failure);
           throw exists;
         }
-        // Nothing was created, or not yet: a request may still be under way. Sending it again is
-        // safe, and only its answer tells.
+        // Nothing has been created, at least not yet: a request may still be under way. Sending it
+        // again is safe, and only the response to that tells.
         pauseOrThrow(failure, attempt);
       }
     }
   }
 
-  /** What is there after a failure, null for nothing or if that cannot be found out. */
+  /** The content after a failure; null if there is none or it cannot be read. */
   private byte[] read(FileSystem store, IOException failure) {
     try {
       FSDataInputStream source = store.open(path);
@@ -244,9 +245,10 @@ class ExclusiveFile extends HadoopOutputFile {
   }
 
   /**
-   * Makes sure, once per bucket, that the store heeds the condition: some ignore what they do not
-   * know. A store refuses a fixed object to all but its first driver. Whoever may create it twice may
-   * have lost it in between to somebody who tidies up, so an object that nobody else knows decides.
+   * Makes sure, once per bucket, that the store honours the condition: some stores ignore what they
+   * do not know. An object with a fixed name can be created only by the first driver. If a driver
+   * can create it twice, somebody may have cleaned it up in between, so an object with a name that
+   * nobody else knows decides.
    */
   private void probe(FileSystem store) throws IOException {
     String bucket = store.getUri().toString();
@@ -266,7 +268,7 @@ class ExclusiveFile extends HadoopOutputFile {
     PROBED.add(bucket);
   }
 
-  /** Whether an object cannot be created twice. */
+  /** Whether the store refuses to create an object twice. */
   private static boolean refuses(FileSystem store, Path target) throws IOException {
     int created = 0;
     for (int attempt = 1; created < 2; attempt++) {
@@ -283,7 +285,7 @@ class ExclusiveFile extends HadoopOutputFile {
     return false;
   }
 
-  /** An object that stays does no harm. */
+  /** Deletes the object if possible; one that remains does no harm. */
   private static void deleteIfAllowed(FileSystem store, Path target) {
     try {
       store.delete(target, false);

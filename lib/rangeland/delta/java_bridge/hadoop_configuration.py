@@ -103,7 +103,8 @@ class HadoopConf:
 
 
 def _log_stores(settings: Any) -> dict[str, str]:
-    """The log stores that a SparkConf sets, keyed by the last part of the setting's name."""
+    """The log stores that a SparkConf sets, keyed by the part of the setting's name after the
+    prefix."""
     found: dict[str, str] = {}
     for prefix in _LOG_STORES:
         found |= {pair._1(): pair._2() for pair in settings.getAllWithPrefix(prefix)}
