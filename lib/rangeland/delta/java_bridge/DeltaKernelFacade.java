@@ -53,9 +53,9 @@ import org.apache.spark.SparkConf;
 import scala.Tuple2;
 
 /**
- * What Delta Kernel offers as static methods and constructors, as methods of an object.
+ * Offers Delta Kernel's static methods and constructors as methods of an object.
  *
- * <p>Spark's own Janino compiles this when a driver starts. Janino knows no generics.
+ * <p>Spark's own Janino compiles this when a driver starts. Janino does not support generics.
  */
 public class DeltaKernelFacade {
   private final Committer blind =
@@ -69,7 +69,7 @@ public class DeltaKernelFacade {
     return DefaultEngine.create(new ExclusiveFiles(configuration));
   }
 
-  /** A copy with all settings of Spark, by the names that they have there. */
+  /** A copy with all of Spark's settings added, under the names that they have in Spark. */
   public Configuration withSettings(Configuration configuration, SparkConf settings) {
     Configuration all = new Configuration(configuration);
     Tuple2[] pairs = settings.getAll();
@@ -84,7 +84,7 @@ public class DeltaKernelFacade {
   }
 
   /**
-   * The newest version, null if there is no table. Commits on it are marked as blind appends if
+   * The newest version; null if there is no table. Commits on it are marked as blind appends if
    * {@code isBlind}.
    */
   public Snapshot snapshot(Engine engine, String path, boolean isBlind) {
@@ -113,9 +113,9 @@ public class DeltaKernelFacade {
   }
 
   /**
-   * A transaction whose rows are known to meet the constraints, invariants and generated columns of
-   * the table. Kernel cannot evaluate them, so the builder of its own transactions refuses such
-   * tables; all its other checks are made here, too.
+   * A transaction whose rows are known to satisfy the table's constraints, invariants and generated
+   * columns. Kernel cannot evaluate them, so its own transaction builder refuses such tables; all
+   * other checks of the builder are made here too.
    */
   public Transaction transactionOfCheckedRows(
       Engine engine, Snapshot snapshot, String engineInfo, String application, long version,
@@ -181,8 +181,8 @@ public class DeltaKernelFacade {
   }
 
   /**
-   * Writes the files of a table, with statistics, to Parquet files in a folder. A Parquet file has
-   * one schema, while Kernel's batches have several where a checkpoint consists of several files.
+   * Writes the list of a table's files, with statistics, to Parquet files in a folder. A Parquet
+   * file has one schema, while Kernel's batches have several if a checkpoint has several files.
    */
   public void writeFiles(Engine engine, Snapshot snapshot, String folder) throws IOException {
     ScanImpl scan = (ScanImpl) snapshot.getScanBuilder().build();
@@ -197,7 +197,7 @@ public class DeltaKernelFacade {
     }
   }
 
-  /** Writes who committed what since a version to a file of JSON lines. */
+  /** Writes the commits since a version to a file of JSON lines. */
   public void writeCommits(Engine engine, String path, long earliest, String target)
       throws IOException {
     Set wanted = new HashSet();
@@ -224,8 +224,8 @@ public class DeltaKernelFacade {
  * A committer whose commits say that they are blind appends.
  *
  * <p>Kernel writes {@code isBlindAppend: false} into every commit. Other writers must then assume
- * that the commit has read the table, so their concurrent UPDATE, DELETE or MERGE fails although
- * the two do not touch the same rows. This corrects that field and leaves the rest to Kernel's own.
+ * that the commit has read the table, so a concurrent UPDATE, DELETE or MERGE of theirs fails even
+ * if it touches other rows. This class corrects that field and leaves the rest to Kernel's own.
  */
 class BlindCommitter implements Committer {
   private final Committer committer;
@@ -248,7 +248,7 @@ class BlindCommitter implements Committer {
   }
 }
 
-/** Iterates over some batches, until the next has another schema. */
+/** Iterates over batches until the next one has another schema. */
 class BatchesOfOneSchema implements CloseableIterator {
   private final CloseableIterator all;
   private FilteredColumnarBatch following;
@@ -258,7 +258,7 @@ class BatchesOfOneSchema implements CloseableIterator {
     this.all = all;
   }
 
-  /** Goes on with the batches of the next schema; false if there are none. */
+  /** Continues with the batches of the next schema; false if there are none. */
   boolean hasOtherSchema() {
     schema = isAny() ? following.getData().getSchema() : null;
     return schema != null;
@@ -275,7 +275,7 @@ class BatchesOfOneSchema implements CloseableIterator {
   }
 
   public void close() {
-    // The writer of a file closes what it has written; others may follow.
+    // Called by the writer of a file once it has written its batches; others may follow.
   }
 
   void closeAll() throws IOException {
