@@ -10,20 +10,20 @@ enum avro_operation {
     AVRO_NULL = 1,
     AVRO_BOOLEAN = 2,
     AVRO_INT = 3,
-    AVRO_LONG = 4,   /* argument: what the number is multiplied with, or if negative, divided by;
-                      * what is left over is cut off, to the number below */
+    AVRO_LONG = 4,   /* argument: the factor by which the number is multiplied or, if negative,
+                      * divided; the quotient is rounded down */
     AVRO_FLOAT = 5,
     AVRO_DOUBLE = 6,
     AVRO_BYTES = 7,  /* strings too */
     AVRO_FIXED = 8,  /* argument: its size */
-    AVRO_ENUM = 9,   /* children: the number to put for each symbol, -1 if the reader has none */
+    AVRO_ENUM = 9,   /* children: the number to put for each symbol, -1 if the reader lacks it */
     AVRO_RECORD = 10,
     AVRO_ARRAY = 11, /* argument: whether items may take no bytes */
     AVRO_MAP = 12,
-    AVRO_UNION = 13, /* argument: the branch, -1 to read it. column: the struct that has a field for
-                      * each branch, or -1. The children are the branches, then their columns. */
+    AVRO_UNION = 13, /* argument: the branch; -1: read it. column: the struct that has a field for
+                      * each branch, or -1. children: the branches, then their columns */
     AVRO_UUID = 14,
-    AVRO_DEFAULT = 15, /* argument: where the value that its child reads is among the constants */
+    AVRO_DEFAULT = 15, /* argument: where, among the constants, the value for its child begins */
     AVRO_UNRESOLVED = 16,
 };
 
@@ -64,7 +64,7 @@ INLINE int avro_bytes(avro_t *avro, const uint8_t **from, int64_t *length) {
 
 static int avro_walk(avro_t *avro, int64_t index);
 
-/* The next block of an array or a map: how many items, and where it says that it ends, or 0. */
+/* The next block of an array or a map: how many items, and its stated end, or 0. */
 static int avro_block(avro_t *avro, const avro_node_t *node, int64_t *count,
                       const uint8_t **block_end) {
     *block_end = 0;

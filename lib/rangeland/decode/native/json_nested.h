@@ -7,7 +7,7 @@
 /* What is open around a value that may contain unknown fields; needed for the text of rescued
  * fields. */
 typedef struct {
-    const uint8_t *label; /* its name in the object around it, with quotes */
+    const uint8_t *label; /* its name in the enclosing object, with quotes */
     int64_t label_length, index, count;
     int is_array, is_open;
 } json_level_t;

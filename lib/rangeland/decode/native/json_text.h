@@ -35,8 +35,8 @@ enum { JSON_MAX_DEPTH = 64, JSON_CELLS_PER_BYTE = 8, JSON_FREE_CELLS = 20000,
 
 /* `depth` counts the arrays and objects that are open around `p`. */
 typedef struct {
-    const uint8_t *p, *end, *limit; /* `limit`: of all payloads, up to where may be read */
-    uint8_t *scratch;               /* as large as the largest payload, and SLACK */
+    const uint8_t *p, *end, *limit; /* `limit`: the end of all payloads */
+    uint8_t *scratch;               /* as large as the largest payload, plus SLACK */
     int64_t depth;
 } json_text_t;
 
@@ -70,7 +70,7 @@ INLINE uint64_t json_load8(const uint8_t *p) {
 #define JSON_ONES 0x0101010101010101ull
 #define JSON_HIGHS 0x8080808080808080ull
 
-/* Strict: no overlong forms, no surrogates, nothing past U+10FFFF. */
+/* Strict: no overlong forms, no surrogates, nothing beyond U+10FFFF. */
 static int json_is_utf8(const uint8_t *p, const uint8_t *end) {
     while (p < end) {
         uint8_t lead = *p;

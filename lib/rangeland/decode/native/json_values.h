@@ -23,7 +23,7 @@ enum json_kind {
 
 typedef struct {
     int64_t kind, is_nullable, width, precision, scale;
-    int64_t first_child, children, cells; /* `cells`: values that a null of it takes */
+    int64_t first_child, children, cells; /* `cells`: how many values a null takes */
     int64_t name, name_length, is_plain;  /* in the text of all names; plain: needs no escapes */
     int64_t slots, slot_mask;             /* the hash table of a struct's fields */
     int64_t length, bytes;                /* items and bytes written */

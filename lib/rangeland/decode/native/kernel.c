@@ -1,22 +1,24 @@
-/* The fast decoder: records of all formats straight into Arrow buffers, in one call.
+/* The fast decoder: decodes records of all formats straight into Arrow buffers, in one call.
  *
- * Rules of this file:
- * - It must return what the slow decoder in tests/reference returns, for any bytes: the same rows,
+ * Rules for this file:
+ * - For any bytes, it must return what the slow decoder in tests/reference returns: the same rows,
  *   or the same fault at the same payload, record and position. Change that one first, then this.
  * - Plain C11 with GCC's overflow builtins, no Python.h, no libc beyond memcpy: one build
  *   serves every Python version, and on Linux every libc. No state between calls, so any
  *   number of threads may call it at once.
- * - Every read is checked against the record or the payload, every write against a
- *   capacity that the caller passed. Data buffers have SLACK bytes after their capacity, so
- *   that short fields can be copied as 16 bytes at once.
- * - One walk serves both passes: `rows` (all columns but headers, and the memory that the headers
- *   need) and `headers` (only called if some record has one). The compiler makes two
- *   functions of it.
+ * - Every read is checked against the record or the payload, every write against a capacity passed
+ *   by the caller. Data buffers have SLACK bytes after their capacity, so that short fields can be
+ *   copied as 16 bytes at once.
+ * - One walk serves both passes: `rows` (all columns except headers, and how much memory the
+ *   headers need) and `headers` (called only if some record has headers). The compiler turns it into
+ *   two functions.
  * - Struct layouts and FAULT numbers are mirrored in decode/kafka/kernel.py and layout.py; increase
- *   KERNEL_ABI with any change of them, and of those in the included files.
+ *   KERNEL_ABI with any change to them or to those in the included files.
+ *
  * This file reads the records of v2 batches; batches.h finds the batches, messages.h reads the older
- * formats, sets.h the message sets of Jafka, stored.h the stored messages of RocketMQ. Inside of records,
- * json_*.h read JSON, and avro.h and protobuf.h read their formats into the columns of payload_columns.h. */
+ * formats, sets.h the message sets of Jafka, stored.h the stored messages of RocketMQ. Inside
+ * records, the json_*.h files read JSON, and avro.h and protobuf.h read their formats into the
+ * columns of payload_columns.h. */
 
 #include <stdint.h>
 
@@ -217,7 +219,7 @@ INLINE int put_header(const headers_t *heads, result_t *sum, const uint8_t *key,
     return OK;
 }
 
-/* All headers of one record, from its header count to the last header's value. */
+/* Reads all headers of one record, from its header count to the last header's value. */
 INLINE int read_headers(const uint8_t **at, const uint8_t *end, const headers_t *heads,
                         int64_t most, result_t *sum) {
     int32_t count, key_length, value_length;

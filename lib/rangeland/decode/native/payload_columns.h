@@ -70,9 +70,9 @@ typedef struct {
 typedef struct {
     column_t *columns;
     int64_t basic_cost; /* what any payload may take */
-    int64_t most_taken; /* by all payloads together */
-    int64_t next, taken; /* the payload to go on with, and the memory of those before it */
-    int64_t used, most; /* of one payload: what it takes and may take */
+    int64_t most_taken; /* by all payloads together: the limit */
+    int64_t next, taken; /* the next payload, and the memory of those before it */
+    int64_t used, most; /* the memory that one payload takes, and may take */
     int64_t full, wanted;
 } sink_t;
 

@@ -27,15 +27,15 @@ enum proto_kind {
     PROTO_BYTES = 13, /* strings too */
     PROTO_MESSAGE = 14,
     PROTO_GROUP = 15,
-    PROTO_CLOSED_ENUM = 16, /* children: the numbers that it has */
+    PROTO_CLOSED_ENUM = 16, /* children: its numbers */
 };
 
 enum proto_label {
-    PROTO_IMPLICIT = 0, /* zero or empty where absent; an empty message if it is one */
-    PROTO_OPTIONAL = 1, /* null where absent */
+    PROTO_IMPLICIT = 0, /* if absent, zero or empty; for a message, an empty one */
+    PROTO_OPTIONAL = 1, /* if absent, null */
     PROTO_REQUIRED = 2,
     PROTO_REPEATED = 3,
-    PROTO_IN_ENTRY = 4, /* of a map's entry: as if implicit */
+    PROTO_IN_ENTRY = 4, /* in the entry of a map: treated as implicit */
 };
 
 enum proto_form {
@@ -50,12 +50,12 @@ enum proto_form {
 };
 
 enum { VARINT = 0, EIGHT_BYTES = 1, LENGTH = 2, GROUP = 3, GROUP_END = 4, FOUR_BYTES = 5 };
-enum { SPARE_PER_BYTE = 4 }; /* memory for messages in parts, for each byte of a payload */
+enum { SPARE_PER_BYTE = 4 }; /* memory for messages in parts, per byte of a payload */
 enum { DEEPEST_GROUP = 100, DEEPEST_JSON = 100, SECOND = 1000000, NANOSECONDS = 1000000000 };
 
 typedef struct {
     int64_t number, kind, label, column, message, oneof, first_child, children;
-} proto_field_t; /* of a message in ascending order of numbers */
+} proto_field_t; /* a message's fields are in ascending order of numbers */
 
 typedef struct {
     int64_t form, column, first_field, fields, first_oneof, oneofs;

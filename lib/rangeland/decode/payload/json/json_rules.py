@@ -1,34 +1,35 @@
-"""The rules by which a schema decodes JSON payloads. Both decoders keep them.
+"""The rules by which a schema decodes JSON payloads. Both decoders follow them.
 
 **A record is undecodable** unless it is exactly one JSON object (RFC 8259, UTF-8, no byte order
-mark) of the schema's shape. No value ever becomes null or is rounded to fit:
+mark) with the schema's shape. No value is ever turned into null or rounded to make it fit:
 
 | type | accepted values |
 |---|---|
 | BOOLEAN | ``true``, ``false`` |
 | TINYINT ... BIGINT | a number in range, written without point and exponent |
-| FLOAT, DOUBLE | any number; the nearest value is taken, one past the largest is refused |
-| DECIMAL(p,s) | a number, or a string with one, that fits exactly |
-| STRING | a string; halves of surrogate pairs are refused |
+| FLOAT, DOUBLE | any number; the nearest value is taken, a number beyond the largest is refused |
+| DECIMAL(p,s) | a number, or a string that consists of one, that fits exactly |
+| STRING | a string; unpaired surrogates are refused |
 | BINARY | a string in Base64, padded |
 | DATE | ``"YYYY-MM-DD"``, years 0001 to 9999 |
 | TIMESTAMP | ``"YYYY-MM-DDThh:mm[:ss[.f]]"`` and an offset: ``Z``, ``+hh``, ``+hhmm``, ``+hh:mm`` |
 | TIMESTAMP_NTZ | the same without an offset |
 | ARRAY, STRUCT, MAP<STRING, ...> | an array, an object |
 
-A space may stand for the ``T``. Digits after the microsecond are cut off, as Spark does. A time
-without an offset is not an instant, so a TIMESTAMP refuses it, and TIMESTAMP_NTZ refuses one with
-an offset. Names are compared exactly.
+A space may take the place of the ``T``. Digits after the microsecond are cut off, as in Spark. A
+time without an offset is not an instant, so TIMESTAMP refuses it, and TIMESTAMP_NTZ refuses a time
+with an offset. Names are compared exactly.
 
-``null`` and a missing field are null; for a NOT NULL field both make the record undecodable. A
-field of the schema, or a key of a map, that occurs twice also makes it undecodable. Fields that the
-schema lacks must still be valid JSON, but may be repeated. Nothing may be nested more than
-``MAX_DEPTH`` deep, and arrays may not have more than ``MAX_CELLS_PER_BYTE`` values for each byte of
-the record, or ``MAX_CELLS`` in all.
+``null`` and a missing field both become null; in a NOT NULL field either makes the record
+undecodable. So does a field of the schema, or a key of a map, that occurs twice. Fields that the
+schema lacks must still be valid JSON, but may be repeated. Nothing may be nested deeper than
+``MAX_DEPTH``, and arrays may not have more than ``MAX_CELLS_PER_BYTE`` values for each byte of the
+record, or more than ``MAX_CELLS`` in all.
 
-``UnknownFields.KEEP``: ``rescued`` is a JSON object with the fields that the schema lacks, as they
-were written, inside the fields where they were found: ``{"a": 1, "customer": {"vip": true}}``. In
-arrays, elements before one that has something to rescue are ``{}``.
+``UnknownFields.KEEP``: ``rescued`` is a JSON object that contains the fields that the schema lacks,
+as they were written, inside the fields where they were found:
+``{"a": 1, "customer": {"vip": true}}``. In arrays, elements before one that has something to rescue
+are ``{}``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A JSON Schema document → Arrow types, for what both can say.
+"""Converts a JSON Schema document to Arrow types, as far as both can express the same.
 
 | JSON Schema | column |
 |---|---|
@@ -11,10 +11,11 @@
 | boolean | BOOLEAN |
 | enum, const | the type that all their values have |
 
-A field is NOT NULL if it is ``required`` and its type does not have ``null`` (in a list of types,
-or as one of two in ``anyOf`` or ``oneOf``). ``$ref`` leads to a place in the same document, or one
-that a registry has for it, never around in a circle. Only shapes are taken over: limits such as
-``maximum`` and ``pattern``, the values of an enum and other formats (uuid, email) are not checked.
+A field is NOT NULL if it is ``required`` and its type does not include ``null`` (in a list of
+types, or as one of two in ``anyOf`` or ``oneOf``). ``$ref`` points to a place in the same document,
+or in one that a registry provides for it; circular references are refused. Only the shape is used:
+limits such as ``maximum`` and ``pattern``, the values of an enum and other formats (uuid, email)
+are not checked.
 """
 
 from __future__ import annotations
