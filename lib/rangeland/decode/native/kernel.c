@@ -10,8 +10,8 @@
  *   by the caller. Data buffers have SLACK bytes after their capacity, so that short fields can be
  *   copied as 16 bytes at once.
  * - One walk serves both passes: `rows` (all columns except headers, and how much memory the
- *   headers need) and `headers` (called only if some record has headers). The compiler turns it into
- *   two functions.
+ *   headers need) and `headers` (called only if some record has headers). The compiler makes two
+ *   functions of it.
  * - Struct layouts and FAULT numbers are mirrored in decode/kafka/kernel.py and layout.py; increase
  *   KERNEL_ABI with any change to them or to those in the included files.
  *
