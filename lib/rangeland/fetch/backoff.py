@@ -1,10 +1,10 @@
 """When a broker may be asked again: waits after failures, throttling, the job's byte rate.
 
 There is no clock here: the caller passes the time. A slice waits after a failure, longer each time.
-A broker that throttles a client says how long to send no more requests; newer ones do not read any
-until then. The job's own byte rate is a token bucket that each response empties: the next request
-waits until the rate covers the bytes received. So a single response may come at full speed, and the
-mean is the configured rate.
+A broker that throttles a client says for how long it must not send requests; newer brokers do not
+read any until then. The job's own byte rate is a token bucket that each response empties: the next
+request waits until the rate has made up for the bytes received. So a single response may come at
+full speed, but the average is the configured rate.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from rangeland.model import Address, Slice
 SHORT_END_PAUSE_MS = 500
 """The pause before a log that ends too early is asked again."""
 _MAX_DOUBLINGS = 10
-"""The maximum is reached long before; without a limit the number would grow with each failure."""
+"""The maximum delay is reached long before; without a limit, the number would grow with each
+failure."""
 
 Rates = tuple[tuple[Address, int], ...]
 """Bytes per second, by broker."""
@@ -33,8 +34,8 @@ def retry_delay_ms(failures: int, limits: FetchLimits) -> int:
 
 
 def shared_rates(tasks: Sequence[Sequence[Slice]], slots: int, bytes_per_second: int) -> Rates:
-    """The rate of each task at each broker, so that the ``slots`` tasks that run at the same time
-    stay within the rate together."""
+    """The rate of each task at each broker, such that the ``slots`` tasks that run at the same time
+    together stay within ``bytes_per_second``."""
     reading = Counter(address for task in tasks for address in {s.leader for s in task})
     return tuple(
         (address, max(1, bytes_per_second // min(count, max(1, slots))))
@@ -43,8 +44,8 @@ def shared_rates(tasks: Sequence[Sequence[Slice]], slots: int, bytes_per_second:
 
 
 def limits_at_rate(limits: FetchLimits, rates: Rates) -> FetchLimits:
-    """The limits with requests of about a second's worth, so that a slow reader pauses often and
-    briefly."""
+    """The limits, with requests for about one second's bytes, so that a slow reader pauses often
+    and briefly."""
     if not rates:
         return limits
     most = max(min(rate for _, rate in rates), limits.smallest_fetch_bytes)
@@ -78,7 +79,7 @@ class RetryState:
         self.stuck_since_ms = None
 
     def back_off(self, reason: str, now_ms: int, limits: FetchLimits) -> None:
-        """Lets the next attempt wait after one that failed, longer each time."""
+        """Delays the next attempt after a failed one, longer each time."""
         self.failures += 1
         self.last_failure = reason
         self.tried_at_ms = now_ms
@@ -87,7 +88,7 @@ class RetryState:
         self.resume_at_ms = now_ms + retry_delay_ms(self.failures, limits)
 
     def excuse(self, throttle_ms: int, limits: FetchLimits) -> None:
-        """Does not count time for which the broker throttles this client as stuck, up to a
+        """Does not count the time for which the broker throttles this client as time stuck, up to a
         limit."""
         if self.stuck_since_ms is not None:
             excused_ms = max(0, min(throttle_ms, limits.most_throttled_ms - self.throttled_ms))

@@ -1,6 +1,6 @@
-"""The parts of a chunk that takes much memory once its rows are typed.
+"""Splits a chunk into parts if its typed rows take much memory.
 
-A chunk knows how many of its offsets have which class, and only of those with a row which they are.
+A chunk knows how many offsets each class has; it does not know which ones, except those with a row.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def split(chunk: ReadChunk, row_count: int) -> tuple[ReadChunk, ReadChunk]:
 
 
 def classes_are_known(first: ReadChunk, chunk: ReadChunk) -> bool:
-    """Whether the counts of the first part of a chunk are those of its own offsets, for certain:
-    all offsets without a row are of one class, or are all in the same part."""
+    """Whether the counts of the first part of a chunk are certain: all offsets without a row are of
+    one class, or are all in the same part."""
     without_row, without_row_in_all = (
         [getattr(part.counts, name) for name in COUNT_NAMES[1:]] for part in (first, chunk)
     )

@@ -1,17 +1,17 @@
 """The fetch loop as a state machine: leader failover per slice, without a clock or a socket.
 
 The caller asks ``next(now_ms)`` for the next step, carries it out, and reports the outcome with
-one of the ``on_...`` methods. Each outcome but delivered records becomes an event of the table
-in ``slice_state``. As in Kafka's SimpleConsumer, only delivered data moves a slice on, and no
-error does. Like Kafka's fetcher threads, one request asks a broker for all of its ready slices, an
-error of one partition delays only that one, and data counts only if it was requested at the
-offset that comes next. A slice ends when its next offset is its ``until_offset``, never before.
+one of the ``on_...`` methods. Every outcome except delivered records becomes an event of the table
+in ``slice_state``. As in Kafka's SimpleConsumer, only delivered data advances a slice; errors never
+do. As in Kafka's fetcher threads, one request asks a broker for all of its ready slices, an error
+in one partition delays only that partition, and data is used only if it was requested at the
+slice's next offset. A slice ends when its next offset is its ``until_offset``, never before.
 
 Failover: after a lost connection or an error that means stale metadata, a slice looks for its
-leader again. The same leader first gets a moment to recover. A new leader's high watermark may
+leader again, after giving the same leader a moment to recover. A new leader's high watermark may
 be lower than what was acknowledged; the loop waits for it, and calls the difference lost only at
-the deadline. Lost offsets end the run, unless the job's policy skips or holds them. A run that
-fails ends with a ``Fail`` as its last step.
+the deadline. Lost offsets end the run, unless the job's policy skips or holds them. The last step
+of a run that fails is ``Fail``.
 ``replica_choice`` decides whether the leader or a replica is read, and what a response proves;
 ``leader_judgement`` and ``loss_judgement`` say what follows.
 """
@@ -68,7 +68,7 @@ class FetchLoop:
     capabilities: Capabilities = field(default_factory=Capabilities)
     throttle: Throttle = field(default_factory=Throttle)
     leader_only: bool = False
-    """Replicas are not read, whether a leader names one or one stands in for it."""
+    """Never read a replica, neither one that a leader names nor one that stands in for it."""
     states: dict[int, SliceState] = field(init=False)
     _losses: list[LostPiece] = field(init=False, default_factory=list)
     _unlogged: list[LogLine | DecidedLoss] = field(init=False, default_factory=list)
@@ -124,12 +124,12 @@ class FetchLoop:
         return self.states[request.index].broker.sender
 
     def is_reading(self, request: SliceRequest) -> bool:
-        """Whether its slice is still read: judging another slice of the same response may have lost
-        the broker, or ended the run."""
+        """Whether its slice is still being read: while another slice of the same response was
+        judged, the broker may have been lost or the run may have ended."""
         return self._failure is None and self.states[request.index].phase is Phase.READING
 
     def leader_of(self, request: SliceRequest) -> Leader:
-        """The leader of its slice as currently known."""
+        """The currently known leader of its slice."""
         return self.states[request.index].broker.leader
 
     # --- outcomes of a fetch ----------------------------------------------------------
@@ -139,7 +139,7 @@ class FetchLoop:
         Within limits, the time for which a broker throttles this client does not count as a lack
         of progress."""
         self.now_ms = now_ms
-        # Brokers throttle for the window of a quota, which is seconds: days are a broker's mistake.
+        # Brokers throttle for the window of a quota, which is seconds: days would be a mistake.
         throttle_ms = max(0, min(throttle_ms, self.limits.no_progress_ms))
         if throttle_ms:
             self._unlogged.append(LogLine(f"Throttled by {address} for {throttle_ms} ms"))
@@ -149,8 +149,8 @@ class FetchLoop:
                 state.retry.excuse(throttle_ms, self.limits)
 
     def on_records(self, request: SliceRequest, next_offset: int) -> bool:
-        """Continues at ``next_offset``, after complete entries. False if they are all older: the
-        leader is asked instead of the replica that sent them, or the run ends."""
+        """Continues at ``next_offset``, after complete entries. Returns False if all entries are
+        older: then the leader is asked instead of the replica that sent them, or the run ends."""
         state = self._current(request)
         if next_offset <= state.next_offset:
             error = slice_failures.older_records_error(state, next_offset, self.capabilities)
@@ -163,7 +163,7 @@ class FetchLoop:
         return True
 
     def on_too_small(self, request: SliceRequest) -> None:
-        """Requests more bytes, since those that came hold no complete entry."""
+        """Requests more bytes, since the ones received contain no complete entry."""
         state = self._current(request)
         if state.size.bytes >= self.limits.largest_fetch_bytes:
             self.on_damaged(request, slice_failures.entry_size_error(state, self.capabilities))
@@ -188,9 +188,9 @@ class FetchLoop:
             self._move(state, slice_failures.lost_observation(loss))
 
     def on_overwritten(self, request: SliceRequest) -> None:
-        """Treats the rest of the slice as truncated: an entry ended at this offset, and now an
-        intact one in its place extends past it. If its sender does not prove that, the leader is
-        asked first."""
+        """Treats the rest of the slice as truncated: an entry used to end at this offset, and now
+        an intact entry in its place extends past it. If the sender does not prove that, the leader
+        is asked first."""
         state = self._current(request)
         evidence = (
             f"an entry ended at {state.next_offset}, and now one in its place extends past it"
@@ -210,7 +210,7 @@ class FetchLoop:
         """Turns to the replica that the broker prefers, or does what a response without records and
         without an error calls for; see ``judge_empty``."""
         state = self._current(request)
-        # Two brokers that only name each other would be asked for ever.
+        # Otherwise, two brokers that only name each other would be asked forever.
         if preferred is not None and not state.is_redirected:
             state.is_redirected = self.on_preferred(request.index, preferred)
             if state.is_redirected:
@@ -221,14 +221,14 @@ class FetchLoop:
         self, request: SliceRequest, meaning: ErrorMeaning, name: str, hint: Leader | None = None
     ) -> None:
         """Does what the meaning of an error code calls for: retries, looks for the leader or the
-        log's range, or ends the run. ``name``: the code's. ``hint``: the leader that the broker
-        named along with it."""
+        log's range, or ends the run. ``name``: the name of the code. ``hint``: the leader that the
+        broker named along with it."""
         state = self._current(request)
         reason = f"{state.broker.address} answered {name} at offset {state.next_offset}"
         if state.broker.mode is ReadMode.DETOUR:
             self._move(state, Observation(SliceEvent.REPLICA_FAILED, reason))
             return
-        # A hint is unconfirmed. Only the first failure follows one, so a wrong one costs one round.
+        # A hint is unconfirmed. Only the first failure follows one, so a wrong hint costs one try.
         is_first = state.retry.failures == 0 and not self.leader_only
         match meaning:
             case ErrorMeaning.RETRY | ErrorMeaning.UNKNOWN:
@@ -272,8 +272,8 @@ class FetchLoop:
         self._move(state, observation)
 
     def on_lost(self, address: Address, reason: str, *, is_slow: bool = False) -> None:
-        """Leaves a broker whose connection broke, and to which reconnecting once did not help.
-        ``is_slow``: no complete response came in time, so less is requested."""
+        """Leaves a broker whose connection broke, if reconnecting once did not help. ``is_slow``:
+        no complete response came in time, so less is requested."""
         for state in self.states.values():
             if state.broker.address == address and state.phase in (Phase.READING, Phase.MEASURING):
                 self._move(state, Observation(state.failure, reason))
@@ -337,7 +337,8 @@ class FetchLoop:
         return state
 
     def _turn_to_leader(self, request: SliceRequest, evidence: str) -> bool:
-        """Turns to the leader unless the sender of the response proves damage. False if it does."""
+        """Turns to the leader, unless the sender of the response proves damage; then returns
+        False."""
         state = self.states[request.index]
         if state.broker.sender.proves_damage:
             return False

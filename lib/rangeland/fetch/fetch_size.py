@@ -1,7 +1,7 @@
 """How much is requested from a broker at a time.
 
-A slice requests less after slow responses, more again after timely ones, and more for an entry that
-did not fit.
+A slice requests less after slow responses, more again after timely ones, and more if an entry did
+not fit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rangeland.model import Slice
 RESPONSES_TO_GROW = 4
 """How many responses must come in time before more is requested again, at first."""
 RESPONSE_HEADERS_BYTES = 64 << 10
-"""The most that a response to a fetch of one partition has besides its entries."""
+"""The maximum size of everything but the entries in a response to a fetch of one partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class FetchLimits:
 
 
 def limits_within(limits: FetchLimits, max_answer_bytes: int) -> FetchLimits:
-    """The limits with no more for one entry than a response may have: brokers before 0.10.1 fill
-    what is requested, and a longer response would end the run, whatever the policy."""
+    """The limits, with no more bytes for one entry than a response may have. Brokers before 0.10.1
+    fill what is requested, and a longer response would end the run, whatever the policy."""
     most = max(max_answer_bytes - RESPONSE_HEADERS_BYTES, limits.smallest_fetch_bytes)
     return replace(limits, largest_fetch_bytes=min(limits.largest_fetch_bytes, most))
 
@@ -51,9 +51,9 @@ class FetchSize:
     is_alone: bool = False
     """The next request has no other slices, so that nothing limits its size."""
     slowed_from: int = 0
-    """The size before responses were too slow; 0 if none was."""
+    """The size before responses were too slow; 0 if none was too slow."""
     responses: int = 0
-    """How many responses have come in time since."""
+    """How many responses have come in time since then."""
     responses_to_grow: int = RESPONSES_TO_GROW
 
     def shrink(self, limits: FetchLimits) -> None:

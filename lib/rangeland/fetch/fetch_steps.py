@@ -1,8 +1,8 @@
-"""The steps that the fetch loop asks its caller to carry out, as values; which step is next, and
-which slices share a request.
+"""The steps that the fetch loop asks its caller to carry out, as values. Decides which step is
+next, and which slices share a request.
 
-A step is one operation: request records or the range of a log from a broker, find leaders, or
-wait; or the end, with an error if the run fails. Steps do not say how.
+A step is one operation: request records or the range of a log from a broker, find leaders, wait, or
+end, with an error if the run fails. Steps say what to do, not how.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rangeland.model import Address, Partition
 @dataclass(frozen=True, slots=True)
 class SendFetch:
     """Send one fetch with all ``requests`` to the broker at ``address``, and report the outcome of
-    each. ``stays``: it must not redirect us to a replica, so no rack is sent."""
+    each. ``stays``: the broker must not redirect us to a replica, so no rack is sent."""
 
     address: Address
     requests: tuple[SliceRequest, ...]
@@ -44,7 +44,8 @@ class FindLeaders:
     partitions: tuple[Partition, ...]
     replicas: tuple[Address, ...]
     last: frozenset[Address] = frozenset()
-    """The brokers that named no usable leader when they were asked last: metadata may be stale."""
+    """The brokers that named no usable leader the last time they were asked: their metadata may be
+    stale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ def _fetch_request(ready: Sequence[SliceState], limits: FetchLimits) -> SendFetc
     for state in sorted(
         [first] if first.size.is_alone else sharing, key=lambda s: (s is not first, s.slice.index)
     ):
-        # A request names a partition once: a second slice of it has its turn later.
+        # A request may name a partition only once: a second slice of it has to wait.
         if state.slice.partition in partitions or (requests and state.size.bytes > budget):
             continue
         partitions.add(state.slice.partition)
@@ -110,7 +111,8 @@ def _fetch_request(ready: Sequence[SliceState], limits: FetchLimits) -> SendFetc
 
 
 def _leader_request(finding: Sequence[SliceState]) -> FindLeaders:
-    """Metadata for all of them. Their replicas are asked first, except the leaders they left."""
+    """The request for metadata of all these slices. Their replicas are asked first, except for the
+    leaders that the slices have left."""
     replicas: dict[Address, None] = {}
     last = frozenset(s.without_leader for s in finding if s.without_leader is not None)
     for state in finding:

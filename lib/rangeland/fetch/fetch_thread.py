@@ -1,8 +1,8 @@
 """The thread that fetches ahead: carries out the loop's steps and hands raw pieces over in order.
 
 It determines where a response ends, sends the next request at once, and only then hands the
-response over, so the broker works while the consumer decodes. The bytes that are fetched and not
-yet decoded are limited. Errors are raised where the pieces are consumed.
+response over, so that the broker works while the consumer decodes. The number of bytes that are
+fetched but not yet decoded is limited. Errors are raised where the pieces are consumed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from rangeland.fetch.slice_state import Fail, SliceRequest
 from rangeland.model import Address, Earliest, Latest, Slice
 
 PREFETCH_BYTES = 48 << 20
-"""Enough to keep decoding busy while responses are waited for, and a small part of the memory of a
-task."""
+"""Enough to keep the decoder busy while waiting for responses, and a small part of a task's
+memory."""
 
 
 class FetchThread:
@@ -53,8 +53,8 @@ class FetchThread:
         floors: Mapping[int, EntryEnd] | None = None,
         brokers: ConnectionPool | None = None,
     ) -> None:
-        """``floors``: where earlier reading of slices ended, by index. ``brokers``: a new pool by
-        default. Either one is closed at the end."""
+        """``floors``: where earlier reading of slices ended, by index. ``brokers``: the connections
+        to use, by default a new pool; they are closed at the end in either case."""
         self.brokers = brokers or ConnectionPool(settings.cluster)
         self._settings = settings
         limits = limits_within(limits, settings.cluster.max_answer_bytes)
@@ -140,7 +140,7 @@ class FetchThread:
 
     def _fetch(self, step: SendFetch, *, is_sent: bool) -> SendFetch | Fail | None:
         """Handles one response. Returns the next request, which is sent before the pieces of this
-        response are handed over; none of them is if the response ends the run."""
+        response are handed over. If the response ends the run, no piece of it is handed over."""
         try:
             response = self._result(step, is_sent)
         except ConnectionLost as error:
@@ -184,8 +184,8 @@ class FetchThread:
         return self.brokers.dialect.read_records(responses, step.requests, isolation)
 
     def _send_ahead(self) -> SendFetch | Fail | None:
-        """Sends the next fetch if the loop has one now; its response is received later. What ends
-        the run is returned as it is."""
+        """Sends the next fetch if the loop has one now; its response is received later. If the next
+        step ends the run, returns that step."""
         step = self._loop.next(monotonic_ms())
         if isinstance(step, Fail):
             return step
@@ -225,8 +225,8 @@ class FetchThread:
 
 
 def _with_present_leaders(slices: Sequence[Slice], cluster: ClusterSettings) -> Sequence[Slice]:
-    """The slices with the current addresses of their brokers, if these have names: another broker
-    at an old address would answer with other records."""
+    """The slices with the current addresses of their brokers, if brokers have names: another broker
+    at the old address would answer with other records."""
     named = {name: address for name, address in cluster.named_brokers if name != str(address)}
     return [replace(s, leader=named.get(s.partition.broker)) for s in slices] if named else slices
 

@@ -27,8 +27,8 @@ class EntryEnd:
 
 @dataclass(frozen=True, slots=True)
 class FetchedPiece:
-    """Raw bytes of one slice, from the requested offset up to ``until_offset``. ``address``: of the
-    broker that sent them. ``epoch``: the leader's, if known."""
+    """Raw bytes of one slice, from the requested offset up to ``until_offset``. ``address``: the
+    broker that sent them. ``epoch``: the leader's epoch, if known."""
 
     index: int
     records: FetchedRecords

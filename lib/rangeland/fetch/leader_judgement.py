@@ -1,6 +1,5 @@
-"""The meaning of metadata, of a leader's report of its log's range, and of a response without
-records, for a slice: an event of the table in ``slice_state``, with the loss that it causes or
-makes likely.
+"""Decides what metadata, a leader's report of its log's range, or a response without records means
+for a slice: an event of the table in ``slice_state``, with the loss that it causes or makes likely.
 """
 
 from __future__ import annotations
@@ -21,9 +20,10 @@ from rangeland.survey.wanted_partitions import absent_brokers
 SHORT_END_REPORTS = 2
 """How often a leader must report that its log ends too early before that is believed."""
 SHORT_END_MS = 5_000
-"""And for how long, if no epoch confirms the end: the broker may just have started."""
+"""For how long it must report that as well, if no epoch confirms the end: the broker may just have
+started."""
 OTHER_TOPIC_MS = 5_000
-"""How long metadata must name another topic id: a broker that lags may name a former one."""
+"""How long metadata must name another topic id: a broker that lags may name an old one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class FoundLeaders:
     """Why no leader is known: the only broker that has a partition cannot be asked for it, or no
     broker could be asked at all."""
     answered_by: Address | None = None
-    """The broker that has answered, if a single one has."""
+    """The broker that answered, if it was a single one."""
 
 
 def judge_metadata(
@@ -62,9 +62,9 @@ def _is_unknown(view: ClusterView, partition: Partition) -> bool:
 
 
 def judge_empty(state: SliceState, readable_end: int | None, *, throttled: bool) -> Observation:
-    """The meaning of a response without records and without an error, which proves nothing: a
-    quota, a slow disk or slow remote storage look the same as a log without records.
-    ``readable_end``: up to where the log can be read, if its sender has said so."""
+    """The meaning of a response without records and without an error. It proves nothing: a quota, a
+    slow disk or slow remote storage looks the same as a log without records. ``readable_end``: the
+    offset up to which the log can be read, if the sender has said so."""
     sender = state.broker.sender
     if sender is Sender.REPLICA:
         unproved = unproved_observation(state, "it answered without records")
@@ -85,8 +85,8 @@ def proved_end(
     leader: Leader, readable_end: int, epoch_end: int | None, *, has_epochs: bool
 ) -> int | None:
     """The end of a leader's log, including records that are not readable yet; None if unknown. Its
-    high watermark may lag for a while, the end of its epoch does not. ``epoch_end``: None if it
-    cannot report that."""
+    high watermark may lag for a while; the end of its epoch does not. ``epoch_end``: None if the
+    broker cannot report it."""
     if not has_epochs:
         return readable_end
     # With a single replica the high watermark does not wait for others.
@@ -103,9 +103,9 @@ def judge_log_range(
     *,
     has_epochs: bool,
 ) -> Observation | Fail:
-    """The meaning of a log that its leader calls readable in ``[log_start, log_end)``, for a slice
-    whose next offset was outside it or at its end. ``written_end``: the end including records that
-    are not readable yet, if known."""
+    """What it means for a slice, whose next offset was outside the log or at its end, that the
+    leader reports the log as readable in ``[log_start, log_end)``. ``written_end``: the end
+    including records that are not readable yet, if known."""
     reason = state.retry.last_failure
     next_offset = state.next_offset
     if not state.broker.sender.proves_range:
@@ -128,8 +128,9 @@ def judge_log_range(
 def _judge_short_end(
     state: SliceState, policy: Policy, now_ms: int, written_end: int, *, has_epochs: bool
 ) -> Observation | Fail:
-    """The meaning of a log that ends at or before the next offset, where the slice continues. Its
-    sender may no longer be the leader, so its report counts the second time, after new metadata."""
+    """The meaning of a log that ends at or before the next offset, although the slice continues.
+    The sender may no longer be the leader, so its report counts only the second time, after new
+    metadata."""
     evidence = f"the log of its leader {state.broker.address} ends at {written_end}"
     reports = state.short_ends + (1 if state.broker.sender.proves_end else 0)
     is_long = has_epochs or (reports > 1 and now_ms - state.short_end_at_ms >= SHORT_END_MS)
@@ -143,8 +144,8 @@ def _judge_short_end(
 def judge_leader(
     state: SliceState, policy: Policy, now_ms: int, found: FoundLeaders
 ) -> Observation | Fail:
-    """The meaning of the leader that metadata names, if it names one. That a partition does not
-    exist according to the cluster is believed if it is still so at the deadline."""
+    """The meaning of the leader that metadata names, if it names one. If the cluster reports that a
+    partition does not exist, this is believed only if it is still so at the deadline."""
     partition = state.slice.partition
     leader = found.leaders.get(partition)
     if leader is None and partition in found.unknown:
@@ -173,9 +174,9 @@ def judge_leader(
 
 
 def _judge_earlier_epoch(state: SliceState, now_ms: int, leader: Leader) -> Observation:
-    """The meaning of metadata that names a leader of an earlier epoch than is known: it is stale,
-    so others are asked. If no topic id shows that the log is the same, the topic may also have been
-    created again, which is believed if it is still so at the deadline."""
+    """The meaning of metadata that names a leader of an earlier epoch than the known one: it is
+    stale, so other brokers are asked. If no topic id shows that the log is the same, the topic may
+    also have been recreated, which is believed if it is still so at the deadline."""
     known = state.broker.known_epoch
     evidence = f"metadata names its leader of epoch {leader.epoch}, and epoch {known} is known"
     if state.slice.topic_id is not None and leader.topic_id is not None:
@@ -189,8 +190,8 @@ def _suspect(event: SliceEvent, suspicion: Suspicion) -> Observation:
 
 
 def unproved_observation(state: SliceState, evidence: str) -> Observation:
-    """The observation that the broker has sent what it does not prove, so that the leader is asked:
-    it may be a replica that lags, or no longer the leader."""
+    """The observation that the broker has sent something it cannot prove, so that the leader is
+    asked: the broker may be a lagging replica, or no longer the leader."""
     is_leader = state.broker.sender.proves_range
     which = "" if is_leader else f"{state.broker.address}, a replica that may lag, is read; "
     return Observation(state.failure, which + evidence)

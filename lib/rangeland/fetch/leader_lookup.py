@@ -1,5 +1,5 @@
-"""Questions to brokers besides the records of slices: who leads a partition, where its log starts
-and ends, its cleanup policy, and records that a judgement needs.
+"""Asks brokers for everything other than the records of slices: which broker leads a partition,
+where its log starts and ends, its cleanup policy, and records that a judgement needs.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def look_up_leaders(brokers: ConnectionPool, step: FindLeaders) -> FoundLeaders:
 def ask_cleanup_policy(
     cluster: ClusterSettings, topic: str, first: Sequence[Address]
 ) -> CleanupPolicy | NoSeedAnswered:
-    """The cleanup policy of a topic, from any broker: each knows every topic's configuration. It is
-    asked on new connections, since those of a fetch belong to the fetch thread."""
+    """The cleanup policy of a topic, from any broker: each knows every topic's configuration. Uses
+    new connections, since those of a fetch belong to the fetch thread."""
     silent: dict[Address, str] = {}
     with ConnectionPool(cluster) as brokers:
         questions = brokers.dialect.cleanup_requests(topic)
@@ -58,8 +58,8 @@ def ask_cleanup_policy(
 
 @dataclass(frozen=True, slots=True)
 class AskedBroker:
-    """The broker at ``address`` to which ``request`` was sent, and further questions to it about
-    that partition. Each of them raises ConnectionLost."""
+    """The broker at ``address`` to which ``request`` was sent. The methods ask it further questions
+    about that partition, and raise ConnectionLost."""
 
     brokers: ConnectionPool
     address: Address
@@ -68,8 +68,8 @@ class AskedBroker:
     def log_edge(
         self, when: Earliest | Latest, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> int:
-        """The offset at which the log begins, or up to which it can be read. Raises ConnectionLost
-        if the response has none as well."""
+        """The offset at which the log begins, or up to which it can be read. Also raises
+        ConnectionLost if the response has no offset."""
         partition = self.request.partition
         leaders = {partition: Leader(self.address, self.request.epoch)}
         result = ask_offsets(self.brokers, self.address, leaders, when, isolation).get(partition)
@@ -81,7 +81,7 @@ class AskedBroker:
 
     def epoch_end(self, leader: Leader) -> int | None:
         """The end of the leader's epoch in its log; None if the broker cannot or may not report it.
-        Raises ConnectionLost, also if the response leaves the partition out: it may have a new
+        Also raises ConnectionLost if the response leaves out the partition: it may have a new
         leader."""
         dialect = self.brokers.dialect
         partition = self.request.partition

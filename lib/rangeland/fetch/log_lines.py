@@ -1,4 +1,4 @@
-"""Writes lines to the log, for those who act on what others have decided."""
+"""Writes to the program's log what the deciding modules have returned to be logged."""
 
 from __future__ import annotations
 

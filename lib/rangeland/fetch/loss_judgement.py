@@ -1,9 +1,9 @@
 """Judges damage and gaps in a log, and applies the policy to any loss of a slice. The result is a
-loss with its action, or the error that ends the run; of damage or a gap also None, if its sender
-does not prove it, so that the leader has to be read first.
+loss with its action, or the error that ends the run. For damage or a gap, it may also be None, if
+the sender does not prove it, so that the leader has to be read first.
 
-**Damage** is found twice: when the end of a response is determined, and when its records are
-decoded. It is judged by ``BadRecord.damage`` and by its sender.
+**Damage** can be found at two points: when the end of a response is determined, and when its
+records are decoded. It is judged by ``BadRecord.damage`` and by its sender.
 
 **A gap** lies between two entries, and the decoder that finds it does not know its cause.
 Compaction explains it if the topic's configuration contains `compact`, or if the job file names the
@@ -13,10 +13,10 @@ brokers are asked at the first gap of a topic; most logs have none.
 Without that evidence a gap is not called compacted. Brokers before 0.11 and those that refuse
 DescribeConfigs do not report the configuration, and an empty override in ZooKeeper proves nothing.
 
-The entry after a gap proves that there is one. A log that ends with a gap looks like a slow
-response, so the reader waits. Before 4.0 a cleaner may leave such an end, if everything that it had
-kept there was removed later; the next record written then shows the gap. Plain messages of formats
-0 and 1 are entries by themselves, so compaction between them needs the same evidence.
+The entry after a gap proves that the gap exists. A log that ends with a gap looks like a slow
+response, so the reader waits. Before Kafka 4.0, a cleaner may leave such an end, if everything that
+it had kept there was removed later; the next record written then shows the gap. Plain messages of
+formats 0 and 1 are entries of their own, so compaction between them needs the same evidence.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ if TYPE_CHECKING:
     from rangeland.fetch.read_settings import ReadSettings
 
 MAX_LOSSES = 10_000
-"""The most gaps of one slice that are recorded as lost, and the most losses by undecodable records:
-each is a row of the ledger. More show a mistake in the job file rather than a damaged log."""
+"""The maximum number of gaps in one slice that are recorded as lost, and of losses by undecodable
+records: each is a row of the ledger. More than that suggests a mistake in the job file rather than
+a damaged log."""
 
 
 def decide_loss(
     loss: Loss, policy: Policy, slice_: Slice, error: RangelandError | None = None
 ) -> DecidedLoss | Fail:
-    """The loss within the slice, with its action; up to the slice's end if it is held. ``error``:
-    what the run ends with if the policy is to fail, RangeLost by default."""
+    """The loss within the slice, with its action; a held loss extends to the slice's end.
+    ``error``: the error that ends the run if the policy is to fail, RangeLost by default."""
     end = slice_.until_offset
     decided = policy.decide_loss(replace(loss, until_offset=min(loss.until_offset, end)))
     if decided.action is Action.FAIL:
@@ -59,7 +60,7 @@ def decide_loss(
 
 
 def inspection_advice(what: str, capabilities: Capabilities) -> str:
-    """The remedy for damaged bytes, with the tool that an operator has for them."""
+    """What to do about damaged bytes, naming the tool with which an operator can inspect them."""
     return f"check {what} on the leader" + (
         f" with {capabilities.log_tool}" if capabilities.log_tool else ""
     )
@@ -68,7 +69,8 @@ def inspection_advice(what: str, capabilities: Capabilities) -> str:
 def located_damage_error(
     error: BadRecord, partition: Partition, address: str, capabilities: Capabilities
 ) -> BadRecord:
-    """The error of a decoder, with the partition and the broker, which a decoder does not know."""
+    """A decoder's error, completed with the partition and the broker, which the decoder does not
+    know."""
     located = error.with_words(
         what=f"{partition}: {error.what}",
         do=error.do or inspection_advice("the log segment", capabilities),
@@ -98,7 +100,7 @@ def first_damaged(
     first = max(next_offset, damage.base_offset)
     if first < good_end:
         return first
-    # Only the damaged bytes say that they begin there, so the offsets before are in doubt as well.
+    # Only the damaged bytes themselves say where they begin, so the offsets before are in doubt.
     doubtful_from = next_offset if first >= until_offset else first
     return max(next_offset, doubtful_from if damage.good_until is None else damage.good_until)
 
@@ -113,7 +115,7 @@ def judge_damage(
 ) -> DecidedLoss | Fail | None:
     """The loss by damage. It is skipped or quarantined up to ``until_offset`` at most, or the slice
     is held from there on. The run ends if the policy is to fail, or if reading cannot continue
-    after the damage. None if the sender does not prove the damage: the leader has to be read.
+    after the damage. None if the sender does not prove the damage, so that the leader must be read.
     ``from_offset``: where the damage begins, None if that is unknown."""
     if not sender.proves_damage:
         return None
@@ -197,7 +199,7 @@ def judge_cleanup(
         return Fail(_unanswered_error(topic, "ZooKeeper could not be asked when reading began"))
     registered = dict(settings.zookeeper_cleanup).get(topic, "")
     why = f"{reported.evidence}; its cleanup.policy in ZooKeeper is {registered or 'not set'}"
-    # If it is not set, the brokers' own default applies, which ZooKeeper does not have.
+    # If it is not set, the brokers' own default applies, which is not stored in ZooKeeper.
     return CleanupPolicy("compact" in registered.split(",") if registered else None, why)
 
 

@@ -1,8 +1,8 @@
 """Decodes fetched pieces to chunks, and decides what follows from damage and gaps in them.
 
-A piece is decoded up to its end, or up to damage that cannot be skipped. What can only be done with
-a connection is a value among the chunks: a question, or the rest of the piece that has to be read
-at the leader. Nothing here asks or reads; ``slice_reading`` does.
+A piece is decoded up to its end, or up to damage that cannot be skipped. Whatever requires a
+connection is returned as a value among the chunks: a question, or a request to read the rest of the
+piece from the leader. This module does no I/O; ``slice_reading`` does.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from rangeland.model import Slice
 
 @dataclass(frozen=True, slots=True)
 class AskCleanup:
-    """Ask how the log of a topic is cleaned, the broker at ``address`` first: it has a gap.
-    ``on_cleanup`` takes the answer."""
+    """Ask how the log of a topic is cleaned, because it has a gap; ask the broker at ``address``
+    first. ``on_cleanup`` takes the answer."""
 
     topic: str
     address: str
@@ -69,7 +69,8 @@ class _PieceState:
 
 
 _Section = Generator[PieceResult, None, LostChunk | ReadAtLeader | Fail | None]
-"""What comes of some of the offsets of a piece. Returns what ends them early, if anything does."""
+"""The results for some offsets of a piece. The return value is what ends them early, if anything
+does."""
 
 
 class PieceDecoder:
@@ -119,8 +120,8 @@ class PieceDecoder:
         return end
 
     def _decode_until(self, state: _PieceState, until_offset: int) -> _Section:
-        """Decodes up to ``until_offset``. A loss that ends it early is held or by damage, which may
-        be some offsets further on."""
+        """Decodes up to ``until_offset``. It can end early only with a held loss, or with damage,
+        which may be some offsets further on."""
         topic = state.slice.partition.topic
         for found in self._find_chunks(state, until_offset):
             if isinstance(found, BadRecord):
@@ -256,7 +257,7 @@ class PieceDecoder:
         is_unlogged: bool = True,
     ) -> LostChunk:
         if loss.action is Action.HOLD:
-            # The rest of the slice is held, not only the rest of a piece that is read again.
+            # The rest of the slice is held, not just the rest of a piece that is read again.
             loss = replace(loss, until_offset=slice_.until_offset)
         return LostChunk(
             slice_.index,
@@ -269,7 +270,7 @@ class PieceDecoder:
 
 
 def _misplaced_error(from_offset: int, until_offset: int) -> BadRecord:
-    """The error for bytes that were quarantined for these offsets and claim to have others."""
+    """The error for bytes that were quarantined for these offsets but claim to have others."""
     offsets = f"{from_offset} to {until_offset - 1}"
     return BadRecord(
         f"the bytes quarantined for offsets {offsets} contain none of them",

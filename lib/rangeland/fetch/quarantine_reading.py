@@ -1,7 +1,7 @@
-"""Slices that are read from quarantine instead of from brokers.
+"""Reads slices from quarantine instead of from brokers.
 
-Bytes that could not be decoded go through the decoder of the log again; records that were intact,
-and whose keys or values were not, go only through the decoder of payloads.
+Damaged bytes go through the decoder of the log again. Intact records with an undecodable key or
+value go only through the payload decoder.
 """
 
 from __future__ import annotations
@@ -81,8 +81,9 @@ def decodable(
     row_format: RowFormat | None,
     schemas: ExecutorSchemas,
 ) -> list[tuple[Range, str]]:
-    """The parts of a range of intact records, each with the reason why it cannot be decoded, empty
-    if it can be now. They were kept without a gap, so each entry reaches to the next one."""
+    """The parts of a range of intact records, each with the reason why it cannot be decoded; the
+    reason is empty if it can be decoded now. The records were kept without a gap, so each entry
+    reaches to the next one."""
     kept = _inside(intact, where.from_offset, where.until_offset)
     rows = with_partition(kept.select(_records(rows_of(dialect))), where.partition)
     entries = entries_of(rows, where.until_offset, adjacent=True)

@@ -1,7 +1,7 @@
-"""What a task needs to read slices, as picklable values: the cluster, and what becomes of records.
+"""What a task needs to read slices, as picklable values: the cluster, and what to do with records.
 
-The connection knows none of the rest: which records a job omits, how their payloads become
-columns, and what a policy does about those that cannot be read.
+Connections see only the cluster. They do not know which records a job omits, how payloads become
+columns, or what the policy does about records that cannot be read.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class ReadSettings:
     registry: RegistrySettings | None = None
     """The schema registry to ask for schemas that are not in the row format's catalogue."""
     written: WrittenBefore | None = None
-    """The known age of the records."""
+    """What is known about when the records were written."""
     omitted: Mapping[int, Mapping[int, str]] = field(default_factory=dict, repr=False)
     """Records without a row because the transform fails on them, by slice and offset, with the
     reason."""
     quarantined_bytes: Mapping[int, QuarantinedBytes] = field(default_factory=dict, repr=False)
-    """Bytes in quarantine to read instead of a log, by slice; then no broker is asked."""
+    """Bytes in quarantine, by slice, to be read instead of a log; then no broker is asked."""
     compacted: tuple[str, ...] = ()
     """Topics, or patterns, whose logs may have gaps by compaction, whatever brokers report."""
     asks_zookeeper: bool = False
@@ -60,7 +60,7 @@ class ReadSettings:
         return PLAIN_COLUMNS if self.row_format is None else self.row_format.columns
 
     def with_filter(self, isolation: Isolation, tags: tuple[str, ...]) -> ReadSettings:
-        """These settings for other messages of the logs."""
+        """These settings, for a different selection of messages."""
         return replace(self, cluster=replace(self.cluster, isolation=isolation), tags=tags)
 
     def with_versions_of(self, survey: Survey) -> ReadSettings:

@@ -1,8 +1,8 @@
 """Chunks to receipts: the counts that the proof is based on. No I/O.
 
-A chunk covers the offsets from its own beginning to that of the next one, within its slice, and
-its counts must add up to that. A slice gets a receipt only if its chunks follow one another to
-its end; otherwise ProofFailed is raised here, before anything is prepared.
+Within its slice, a chunk covers the offsets from its own beginning to that of the next chunk, and
+its counts must add up to that width. A slice gets a receipt only if its chunks follow one another
+to its end; otherwise ProofFailed is raised here, before anything is prepared.
 
 Offsets without a row are recorded as intervals, so that a later verification can distinguish a
 missing row from one that never existed.

@@ -1,11 +1,11 @@
-"""Which broker serves a slice, as a table of modes (``ReadMode``): its partition's leader, or for a
-while a replica that the leader names; and what the responses prove (``Sender``).
+"""Which broker serves a slice, and what its responses prove (``Sender``). A table of modes
+(``ReadMode``) decides between the partition's leader and, for a while, a replica it names.
 
 A broker may name another replica to read: one in the client's rack, or one that spares the leader's
-disk. That replica is read for ``DETOUR_MS``, a detour; then the leader is asked again. After any
-failure the leader is read at once. For the same time it is then asked without a rack, and no other
-replica is tried, so that reading does not go in circles. If only a replica is left, records that it
-lacks are unreachable, never lost.
+disk. Reading that replica is a detour: after ``DETOUR_MS`` the leader is asked again. After any
+failure, the leader is read at once. Then, for the same time, it is asked without a rack and no
+other replica is tried, so that reading does not go in circles. If only a replica is left, records
+that it lacks are unreachable, never lost.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ read after a replica has failed: the default ``metadata.max.age.ms`` of Kafka's 
 
 
 class Sender(Enum):
-    """What is known about the sender of a response, and so what the response proves. Each proves
-    everything that the ones below it prove; intact records are accepted from all of them."""
+    """What is known about the sender of a response, and so what the response proves. Each kind
+    proves everything that the kinds below it prove; intact records are accepted from all."""
 
     LEADER_AGAIN = "the leader that metadata names, asked once more for the same offsets"
     LEADER = "the leader that metadata names"
@@ -49,8 +49,8 @@ class Sender(Enum):
 
     @property
     def proves_damage(self) -> bool:
-        """Whether records that it sends damaged are damaged in the log, and its refusals are
-        final."""
+        """Whether records that it sends damaged are damaged in the log, and whether its refusals
+        are final."""
         return self.proves_end or self is Sender.ONLY_BROKER
 
     @property
@@ -60,7 +60,7 @@ class Sender(Enum):
 
 
 class ReadMode(Enum):
-    """Who is read, and until when."""
+    """Which broker is read, and until when."""
 
     LEADER = "the leader, until it names a replica"
     SEARCHING = "nobody, until metadata has the address of a replica"
@@ -110,9 +110,9 @@ class ServingBroker:
     replica_id: int = -1
     """The replica that a ``DETOUR`` reads, or that ``SEARCHING`` is about."""
     until_ms: int = 0
-    """When the time of a ``DETOUR`` or of ``NO_DETOUR`` is over."""
+    """When the ``DETOUR`` or ``NO_DETOUR`` is over."""
     is_confirmed: bool = False
-    """Metadata has named the leader. Until then the plan or another broker has."""
+    """Metadata has named the leader; until then, only the plan or another broker has named it."""
     known_epoch: int | None = None
     """The highest leader epoch that the plan or metadata has named."""
 
@@ -146,15 +146,15 @@ class ServingBroker:
             self._turn(ReplicaEvent.TIME_OVER, now_ms)
 
     def prefer(self, replica_id: int, now_ms: int) -> bool:
-        """Turns to the replica that the current broker prefers, or lets its address be found first.
-        False if it is read already, or may not be read now."""
+        """Turns to the replica that the current broker prefers, or first has its address looked up.
+        False if it is already being read, or may not be read now."""
         if self._address_of(replica_id) == self.address:
             return False
         return self._turn_to(replica_id, now_ms)
 
     def on_leader(self, leader: Leader, now_ms: int) -> None:
         """Reads the leader that metadata names, or the replica that was looked for. If metadata
-        does not have that one, it is not looked for again for a while."""
+        lacks that replica, it is not looked for again for a while."""
         self.leader = leader
         self.is_confirmed = True
         if leader.epoch is not None:
@@ -163,13 +163,13 @@ class ServingBroker:
             self._turn_to(self.replica_id, now_ms)
 
     def is_deposed(self, leader: Leader) -> bool:
-        """Whether metadata names the leader of an earlier epoch than is known. It may still take
-        itself for the leader, and have other records than the log at the same offsets."""
+        """Whether metadata names the leader of an earlier epoch than the known one. Such a broker
+        may still consider itself the leader, and have different records at the same offsets."""
         known = self.known_epoch
         return known is not None and leader.epoch is not None and leader.epoch < known
 
     def is_newer(self, hint: Leader) -> bool:
-        """Whether the broker names another leader, of a later epoch than the known one."""
+        """Whether the broker names another leader, with a later epoch than the known one."""
         leader = self.leader
         is_later = hint.epoch is not None and (leader.epoch is None or hint.epoch > leader.epoch)
         return is_later and hint.address not in (None, leader.address)
@@ -196,7 +196,7 @@ class ServingBroker:
         return ReplicaEvent.IS_LEADER if is_leader else ReplicaEvent.KNOWN
 
     def _turn(self, event: ReplicaEvent, now_ms: int) -> bool:
-        """Takes one transition of the table, if there is one. Returns whether it has."""
+        """Takes one transition of the table, if there is one. Returns whether there was."""
         mode = _TABLE[self.mode].get(event)
         if mode is not None:
             self.mode = mode

@@ -1,10 +1,11 @@
 """Judges the records that came for one slice: how far they can be decoded, and what contradicts
 them.
 
-Bytes are trusted unless something contradicts them. Then their sender is asked before they count as
-damaged: its log may have grown or been overwritten since it answered. So a judgement may be a
-question. ``judge_records`` and ``judge_log_end`` judge again with the answer, which may lead to
-another question; ``judge_silence`` judges without one. Nothing here asks.
+Bytes are trusted unless something contradicts them. Even then, the sender is asked before they
+count as damaged: its log may have grown or been overwritten since it answered. So a judgement may
+be a question. ``judge_records`` and ``judge_log_end`` judge again with the answer, which may lead
+to another question; ``judge_silence`` judges if there is no answer. This module itself asks
+nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address
 
 MIN_FETCH_BYTES = 1 << 16
-"""What is at an offset may be longer than the entry that has come from there."""
+"""The entry at an offset may be longer than the one that was sent for it before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,8 @@ class SliceResponse:
     address: Address
     request: SliceRequest
     records: FetchedRecords
-    """Their floor is the requested offset, if an entry ended there: then the next one begins there
-    or later. It is unknown, for example, if a slice begins in the middle of an entry."""
+    """The floor of these is the requested offset if an entry ended there: then the next entry
+    begins there or later. The floor is unknown if, for example, a slice begins inside an entry."""
     readable_end: int | None
     sender: Sender
     cut_why: str | None = None
@@ -51,8 +52,8 @@ class SliceResponse:
 
 
 def floor_of(request: SliceRequest, address: Address, end: EntryEnd | None) -> int | None:
-    """The requested offset if reading up to it has ended with an entry of the log that the broker
-    at ``address`` also has; None if that is unknown. ``end``: where earlier reading has ended."""
+    """The requested offset, if earlier reading ended there at the end of an entry that the broker
+    at ``address`` also has; None if that is unknown. ``end``: where earlier reading ended."""
     if end is None or end.offset != request.offset:
         return None
     return request.offset if end.is_seen_by(str(address), request.epoch) else None
@@ -122,9 +123,9 @@ class AskWhetherOverwritten(RecordsQuestion):
 
 @dataclass(frozen=True, slots=True)
 class AskWhetherDamaged(RecordsQuestion):
-    """Ask for the entry before the requested offset and for what follows: damaged records were cut
-    off there, and now the sender leaves them out, because their stored offset places them
-    elsewhere. They are not compacted."""
+    """Ask for the entry before the requested offset and for what follows. Damaged records were cut
+    off there, and now the sender leaves them out because their stored offset places them elsewhere.
+    They are not compacted."""
 
     first_offset: int
     """The first offset that the sender has returned."""
@@ -135,8 +136,8 @@ class AskWhetherDamaged(RecordsQuestion):
 
 @dataclass(frozen=True, slots=True)
 class AskForGapEntry(RecordsQuestion):
-    """Ask for the entry after a gap by its last offset: its stored offset may be damaged, and the
-    records of the gap may be in the next segment. Then other records come instead of the entry."""
+    """Ask for the entry after a gap by its last offset. If the stored offset of this entry is
+    damaged, the records of the gap may be in the next segment, and other records are returned."""
 
     gap: UnconfirmedGap
 
@@ -157,9 +158,9 @@ class AskForNextEntry(RecordsQuestion):
 
 @dataclass(frozen=True, slots=True)
 class AskLogEnd:
-    """Ask where the log ends: the records continue after the readable end, which a broker
-    determines before it reads. Either the log has grown, or the stored offset of the last record
-    is damaged."""
+    """Ask where the log ends: the records continue after the readable end, which the broker had
+    determined before it read them. Either the log has grown, or the stored offset of the last
+    record is damaged."""
 
     next_offset: int
 
@@ -299,9 +300,9 @@ def _judge_missing_entry(
 def _judge_next_entry(
     response: SliceResponse, claimed_end: int, answer: FetchedPartition | None
 ) -> Take | Inconclusive:
-    """Takes everything up to the end of the last entry, which is damaged: it ends where an intact
-    entry begins that crosses its claimed end, otherwise at that end. The log continues, so an
-    answer without records proves nothing."""
+    """Takes everything up to the end of the last entry, which is damaged. If an intact entry
+    crosses its claimed end, it ends where that one begins; otherwise, at the claimed end. The log
+    continues, so an answer without records proves nothing."""
     if answer is None or not len(answer.records):
         return Inconclusive()
     if not _has_entry_across(response, answer, claimed_end):
@@ -318,7 +319,7 @@ def _judge_gap_entry(
     if is_there:
         return Take(gap.last_offset + 1)
     if gap.from_offset > response.offset:
-        return Take(gap.from_offset)  # the entry is asked for again, without those before it
+        return Take(gap.from_offset)  # the entry is requested again, without those before it
     return AskWhetherMisplaced(response.offset, max(len(gap.entry), MIN_FETCH_BYTES), gap)
 
 
@@ -337,7 +338,7 @@ def _has_entry_across(response: SliceResponse, answer: FetchedPartition, offset:
     preceding = offset - 1
     try:
         stored = dialect.cut_out(answer.records, preceding, offset)
-        entry = replace(answer.records, data=stored, from_offset=0)  # none is passed over
+        entry = replace(answer.records, data=stored, from_offset=0)  # so that none is passed over
         end = dialect.scan(entry).next_offset or offset
         chunks = dialect.decode_chunks(entry, preceding, end)
         is_first = stored == answer.records.data[: len(stored)]

@@ -1,5 +1,5 @@
-"""Reads one slice's share of the response to a fetch: asks the questions of ``response_judgement``
-and reports the result to the loop. Only bytes to decode are returned.
+"""Reads one slice's part of a fetch response: asks the questions of ``response_judgement`` and
+reports the result to the loop. Only bytes to decode are returned.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class ResponseReader:
         fetched: FetchedPartition | None,
         throttled: bool,
     ) -> FetchedPiece | None:
-        """Reports what came for one slice to the loop. Returns the bytes to decode, if any."""
+        """Reports to the loop what was received for one slice. Returns the bytes to decode, if
+        any."""
         if fetched is None:
             self._loop.on_empty(request, None, throttled)
         elif fetched.meaning is not ErrorMeaning.OK:

@@ -1,5 +1,5 @@
-"""Chunks: consecutive offsets of one slice, decoded or lost, as a task passes them on. Either kind
-says what the other one does, so few callers ask which it is."""
+"""Chunks: consecutive offsets of one slice, decoded or lost, as a task passes them on. Both kinds
+have the same properties, so few callers need to know which kind a chunk is."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class LostOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ReadChunk:
-    """The offsets ``[from_offset, until_offset)`` of one slice as they were decoded: the rows of
-    those that are records, and a class for each offset."""
+    """Decoded offsets ``[from_offset, until_offset)`` of one slice: rows for the offsets that are
+    records, and a count of the offsets in each class."""
 
     slice_index: int
     from_offset: int
@@ -36,7 +36,7 @@ class ReadChunk:
     """The address of the broker that served it."""
     bytes_read: int = 0
     offsets_are_bytes: bool = False
-    """Its offsets are the positions of entries, so they are accounted for by its width."""
+    """Its offsets are positions of entries, so they are accounted for by the chunk's width."""
     lost_offsets: tuple[LostOffsets, ...] = ()
     schema_ids: Mapping[int, int] = field(default_factory=dict)
     """How many values named each writer's schema."""

@@ -21,8 +21,8 @@ from rangeland.loss import DecidedLoss, Loss, LossKind, partition_facts
 from rangeland.planning.policy import Policy
 
 SUSPECTED_MS = 5_000
-"""How long before the deadline a loss must have been suspected without a break, to be assumed;
-half of the available time, if that is less."""
+"""For how long before the deadline a loss must have been suspected, without interruption, to be
+assumed; half of the available time, if that is less."""
 
 
 def lost_observation(decided: DecidedLoss | Fail) -> Observation | Fail:
@@ -50,9 +50,9 @@ def rest_lost_observation(
 def stuck_observation(
     state: SliceState, policy: Policy, now_ms: int, no_progress_ms: int
 ) -> Observation | Fail:
-    """The observation that the rest of a slice is lost which has made no progress for too long. The
-    loss is the suspected one, if there is one. What was first suspected a moment ago does not
-    count, since a broker may just have started. Otherwise the slice is unreachable."""
+    """The observation that the rest of a slice is lost, because the slice has made no progress for
+    too long. The loss is the suspected one, unless the suspicion has only just begun: a broker may
+    have just started. Without a suspected loss, the slice is unreachable."""
     suspicion = state.suspicion
     enough_ms = min(SUSPECTED_MS, no_progress_ms // 2)
     if suspicion is not None and now_ms - suspicion.since_ms >= enough_ms:

@@ -2,8 +2,8 @@
 
 ``FetchThread`` fetches ahead; decoding happens in the caller's thread. An error in either ends
 both, and is raised to the caller. ``piece_decoder`` decides what damage or a gap means, and
-``typed_chunks`` what records are; this module does what that takes: asks how a topic is cleaned,
-reads the leader again, or asks for the schemas that records name.
+``typed_chunks`` turns records into typed rows. This module does the I/O that they require: it asks
+how a topic is cleaned, reads from the leader again, or looks up the schemas that records name.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class SliceReader:
             yield from self.type_rows(chunk)
 
     def type_rows(self, chunk: ReadChunk) -> Iterator[SliceChunk]:
-        """The chunk with typed rows; as it is if keys and values stay bytes and no record is left
+        """The chunk with typed rows; unchanged if keys and values stay bytes and no record is left
         out."""
         if not self._types_rows:
             yield chunk
@@ -127,7 +127,7 @@ class SliceReader:
                     assert_never(result)
 
     def _read_at_leader(self, ask: ReadAtLeader) -> Iterator[SliceChunk]:
-        """The chunks of the rest of a piece. Nobody but the leader that metadata names is read."""
+        """The chunks of the rest of a piece, read only from the leader that metadata names."""
         limits = FetchLimits(no_progress_ms=self._settings.cluster.no_progress_ms)
         floors = {} if ask.floor is None else {ask.rest.index: ask.floor}
         fetcher = FetchThread([ask.rest], self._settings, limits, leader_only=True, floors=floors)

@@ -2,8 +2,8 @@
 to a move and the next phase.
 
 ``FetchLoop`` turns each response without useful records, and the deadline, into one event.
-Delivered records are not in the table: they advance the next offset in ``READING``, and so does a
-loss. A slice whose next offset is its end is ``DONE`` and stays so.
+Delivered records are not in the table: they advance the next offset in ``READING``, as a loss does.
+Once its next offset is its end, a slice is ``DONE``, and remains so.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class SliceEvent(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """A loss that is assumed at the deadline, unless something else is seen before. Two suspicions
-    are equal if kind and topic id are, whatever the evidence."""
+    """A loss that is assumed at the deadline unless something else is seen before. Two suspicions
+    are equal if their kinds and topic ids are equal, whatever the evidence."""
 
     kind: LossKind
     evidence: str = field(compare=False)
@@ -82,17 +82,17 @@ class Observation:
     loss: DecidedLoss | None = None
     """The loss that it causes, with its action."""
     supports: Suspicion | None = None
-    """The suspicion that it supports. A failed attempt that does not support one ends it."""
+    """The suspicion that it supports. A failed attempt that supports none ends the present one."""
     leader: Leader | None = None
-    """The leader that is read next, where the event is that one is named."""
+    """The leader that is read next, if the event is that a leader is named."""
     asks_alone: bool = False
     """The next request has no other slices, so that nothing limits its size."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """What is to be logged, with the partition that it concerns, if it concerns one, and how far
-    that was read."""
+    """A line to be logged, with the partition that it concerns, if any, and how far that partition
+    was read."""
 
     text: str
     partition: Partition | None = None
@@ -153,13 +153,13 @@ class SliceState:
     short_ends: int = 0
     """How often its leader has reported a log end at or before the next offset."""
     short_end_at_ms: int = 0
-    """When the leader reported it first."""
+    """When the leader first reported it."""
     suspicion: Suspicion | None = None
     left_leader: Address | None = None
     is_redirected: bool = False
-    """A broker has named another one instead of sending records, and there were none since."""
+    """A broker has named another one instead of sending records, and no records came since."""
     without_leader: Address | None = None
-    """The broker that named no usable leader when it was asked last."""
+    """The broker that named no usable leader the last time it was asked."""
 
     @property
     def request(self) -> SliceRequest:
@@ -176,7 +176,7 @@ class SliceState:
 
     @property
     def failure(self) -> SliceEvent:
-        """The event if the broker that is read returns nothing usable."""
+        """The event if the broker being read returns nothing usable."""
         is_detour = self.broker.mode is ReadMode.DETOUR
         return SliceEvent.REPLICA_FAILED if is_detour else SliceEvent.LEADER_FAILED
 
@@ -186,7 +186,8 @@ class SliceState:
     def suspicion_of(
         self, kind: LossKind, evidence: str, now_ms: int, topic_id: str | None = None
     ) -> Suspicion:
-        """The suspicion that this evidence supports. It keeps its time if it is not new."""
+        """The suspicion that this evidence supports. A suspicion that is not new keeps the time
+        when it was first seen."""
         suspicion = Suspicion(kind, evidence, now_ms, topic_id)
         earlier = self.suspicion
         return (
@@ -196,7 +197,8 @@ class SliceState:
         )
 
     def count_short_end(self, now_ms: int) -> None:
-        """Counts a report of such an end, if metadata has named its sender as the leader."""
+        """Counts a report of a log end at or before the next offset, if metadata has named its
+        sender as the leader."""
         self.short_ends += 1 if self.broker.sender.proves_end else 0
         if self.short_ends <= 1:
             self.short_end_at_ms = now_ms
@@ -256,8 +258,8 @@ def new_state(slice_: Slice, broker: ServingBroker, limits: FetchLimits, now_ms:
 def move_on(
     state: SliceState, observation: Observation, now_ms: int, limits: FetchLimits
 ) -> tuple[Move, LogLine | None]:
-    """Takes one transition of the table. Returns what is to be logged of it as well. The caller
-    applies its loss."""
+    """Takes one transition of the table. Returns the move, and the line to be logged, if any. The
+    caller applies the loss."""
     event = observation.event
     reason = observation.reason
     line = None

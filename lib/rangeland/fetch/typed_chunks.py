@@ -5,11 +5,11 @@ reading, or it is skipped or quarantined: then it has no row, and its offset cou
 quarantined (``undecodable_rows``).
 
 A chunk that takes much memory is typed in parts. If a slice is held in one of them, it ends before
-that part, or before an earlier one where it is not known which class the offsets without a row have
-up to there.
+that part, or before an earlier part if the classes of the offsets without a row are not known up to
+there.
 
-Which schemas records were written with may have to be asked first: a question is a value among the
-chunks. Nothing here asks; ``slice_reading`` does.
+The schemas that records were written with may have to be looked up first: then a question is
+returned among the chunks. This module asks nothing itself; ``slice_reading`` does.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ class TypedChunks:
 
     def type_rows(self, chunk: ReadChunk) -> Iterator[SliceChunk | AskSchemas]:
         """The chunk with typed rows, in several chunks if they take much memory. A question has to
-        be answered before the next result is taken. If the policy is to hold, the last one is a
-        loss without width: its slice ends there. If it is to fail, raises UndecodablePayload."""
+        be answered before the next result is taken. If a record cannot be decoded and the policy is
+        to hold, the last chunk is a loss without width, where the slice ends; if the policy is to
+        fail, raises UndecodablePayload."""
         if chunk.rows is None:
             yield chunk
             return
@@ -89,7 +90,7 @@ class TypedChunks:
         return of_whole_entries(chunk, decoder.decode(chunk.rows))
 
     def _find_held(self, chunk: ReadChunk) -> Generator[AskSchemas, None, LostChunk | None]:
-        """The loss with which a slice ends inside a chunk, if it does."""
+        """The loss with which the slice ends inside this chunk, if it does."""
         for decoded in self._decode(chunk):
             if isinstance(decoded, AskSchemas):
                 yield decoded
@@ -101,8 +102,8 @@ class TypedChunks:
         return None
 
     def add_schema(self, topic_field: TopicField, schema_id: int, found: FoundSchema) -> None:
-        """Takes the answer to a question. Raises JobFileError, whatever the policy, for a schema
-        that the table has no columns for."""
+        """Takes the answer to a question. Whatever the policy, raises JobFileError for a schema for
+        which the table has no columns."""
         self._decoder(topic_field.topic).add_schema(topic_field, schema_id, found)
 
     def _type_rows(self, chunk: ReadChunk, decoded: DecodedRows) -> SliceChunk:

@@ -1,12 +1,12 @@
 """Rows whose key or value cannot be decoded: which offsets are lost or quarantined with them, which
-records are kept, and what is said of them.
+records are kept, and how this is reported.
 
-Offsets that follow one another are one loss. Quarantine keeps the intact records, not the bytes of
-their entry, so that each can be landed by itself.
+Adjacent offsets are one loss. Quarantine keeps the intact records, not the bytes of their entry, so
+that each record can be landed separately.
 
-A loss covers whole entries. In most logs each record is one. Where offsets are bytes, the records
-of an entry share its offset: one of them can be skipped alone, but it is quarantined with its whole
-entry, so that no offset is both landed and in quarantine.
+A loss covers whole entries. In most logs, each record counts as one. Where offsets are bytes, the
+records of an entry share its offset: a single record can be skipped, but it is quarantined with its
+whole entry, so that no offset is both landed and in quarantine.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def lost_offsets(
 def _adjacent_records(
     entries: Entries, undecodable: Sequence[UndecodableRow]
 ) -> Iterator[list[UndecodableRow]]:
-    """Groups of records whose entries follow one another without an offset in between."""
+    """Groups of records whose entries are adjacent, without an offset in between."""
     group: list[UndecodableRow] = []
     end = -1
     for failure in undecodable:
@@ -109,8 +109,8 @@ def _adjacent_records(
 def _rows_to_keep(
     rows: pa.RecordBatch, row_range: range, group: Sequence[UndecodableRow], reason: str
 ) -> UndecodableRecords:
-    """The rows of whole entries, each with the reason why it cannot be decoded; none for the others
-    of its entry."""
+    """The rows of whole entries, with the reason for each row that cannot be decoded; the other
+    rows of its entry have no reason."""
     by_row = {failure.row: failure for failure in group}
     blamed = [by_row.get(row) for row in row_range]
     records = rows.drop_columns([TOPIC.name, PARTITION.name]).slice(row_range.start, len(row_range))
