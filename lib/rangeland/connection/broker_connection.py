@@ -1,9 +1,9 @@
 """One connection to one broker: opening it, logging in, sending requests and receiving responses.
 
-``opening`` decides what is sent while it is opened, what a close or a silence proves, and when to
-connect again, plain or over TLS, to recognise a mistake. Once it is open, the login is repeated
-before it expires; reconnecting and failing over are left to the callers. The socket itself
-belongs to ``socket_stream``.
+While it is being opened, ``opening`` decides what is sent, what a closed connection or a timeout
+proves, and when to connect again, plain or over TLS, to recognise a mistake. Once it is open, the
+login is repeated before it expires; reconnecting and failover are left to the callers. The socket
+itself belongs to ``socket_stream``.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ __all__ = ["BrokerConnection", "ConnectionLost"]
 E = TypeVar("E", bound=RangelandError)
 
 OPENING_MS = 3_000
-"""How long a broker that nothing is known about may take to report its versions. After that it is
-probed: it may be too old to report them."""
+"""How long an unknown broker may take to report its versions. After that it is probed, since it may
+be too old to report them."""
 
 
 class BrokerConnection:
-    """One connection to one broker. It is open when constructed, and must not be used by several
+    """One connection to one broker. It is open once constructed, and must not be used by several
     threads at once.
 
     Responses are returned in the order of the requests, whatever order they arrive in. After any
-    error it is closed for good. ``reported_versions``: whether the broker reported its versions
-    last time, if known; one that did and does not answer now is busy. ``was_served``: these
-    settings have worked before, so a closed connection is not a refusal. ``answers_plainly``: this
-    address has answered without TLS before, so TLS is not tried."""
+    error, the connection is closed for good. ``reported_versions``: whether the broker reported its
+    versions last time, if known; if it did and does not answer now, it is busy. ``was_served``:
+    these settings have worked before, so a closed connection is not a refusal. ``answers_plainly``:
+    this address has answered without TLS before, so TLS is not tried."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class BrokerConnection:
             raise self._at_broker(error) from error.__cause__
 
     def _renew(self, authentication: Authentication) -> None:
-        """Logs in again. If no token is available, that can wait while the last login is valid."""
+        """Logs in again. If no token is available, this can wait while the last login is valid."""
         try:
             self._log_in(authentication)
         except TokenUnavailable:
@@ -259,7 +259,8 @@ class BrokerConnection:
         )
 
     def _closed_at_once_error(self, error: ConnectionClosed) -> RangelandError:
-        """The peer closed at the very first request: usually it is the wrong port."""
+        """The error if the peer closed the connection at the very first request: usually, the port
+        is wrong."""
         if not self._is_known and self._may_want_tls and speaks_tls(self.address):
             return diagnosis.tls_port_error(self.address)
         explained = error.with_words(do=diagnosis.SILENT_CLOSE)

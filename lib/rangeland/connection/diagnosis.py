@@ -1,11 +1,11 @@
 """Diagnoses failed connections: each mistake, with the field of the job file that fixes it.
 
-Pure functions. The owner of the socket reports a failure; here it becomes a JobFileError or, if the
+Pure functions. The owner of the socket reports a failure. Here it becomes a JobFileError or, if the
 other side has to change something, AccessDenied (both exit 78), or None if a broker that is down
 would look the same. A broker's certificate and its TLS alerts are certain evidence. A connection
-that is closed without a response is not: the port may want TLS or a login, or the broker may be too
-old to be asked for its versions, shutting down or busy. So callers try once more, in another way,
-before they ask here.
+that is closed without a response is not: the port may require TLS or a login, or the broker may be
+too old to be asked for its versions, shutting down or busy. So callers try once more, in another
+way, before they call these functions.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _REFUSES_CERTIFICATE = (
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The other side in messages: its fields in the job file, and who runs it."""
+    """How error messages name the other side: its fields in the job file, and who runs it."""
 
     tls: str = "source.security.tls"
     servers: str = "source.servers"
@@ -185,7 +185,8 @@ def http_port_error(address: Address) -> NotABroker:
 def not_a_broker_error(
     address: Address, error: RemoteProtocolError, tls: TlsSettings | None
 ) -> RangelandError:
-    """The peer has not answered as a broker yet, and now answers with something else."""
+    """The error if the peer has not answered as a broker before, and now answers with something
+    else."""
     first = error.first_bytes
     if tls is None and first[:2] in (b"\x15\x03", b"\x16\x03"):
         return tls_port_error(address)

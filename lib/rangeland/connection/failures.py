@@ -9,7 +9,7 @@ from rangeland.errors import RangelandError, Unreachable
 
 
 class ConnectionLost(Unreachable):
-    """The connection failed: refused, broken, or without a response for too long."""
+    """The connection was refused, broke, or received no response for too long."""
 
     @classmethod
     def because_of(cls, error: RangelandError) -> Self:
@@ -30,8 +30,8 @@ class ConnectionClosed(ConnectionLost, PeerClosed):
 
 
 class ClientUnwelcome(ConnectionClosed):
-    """The peer closed the connection at the first request, after it had answered as a broker, and
-    there was no login."""
+    """The peer closed the connection at the first request without a login, although it had answered
+    as a broker before."""
 
 
 class TokenUnavailable(ConnectionLost):

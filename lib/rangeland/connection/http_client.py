@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import ssl
 
 READ_BYTES = 1 << 16
-"""The size is checked after each read, so a response exceeds its limit by this at most."""
+"""The size is checked after each read, so a response exceeds its limit by at most this much."""
 _SHUT_BOTH = 2
 
 
@@ -87,8 +87,8 @@ def _prepare(url: str, context: ssl.SSLContext, limits: HttpLimits) -> tuple[HTT
 
 
 class _CutOff:
-    """Connects, and shuts the socket down at the deadline, whatever has arrived by then: the
-    timeout of a socket begins again with each packet."""
+    """Connects, and shuts down the socket at the deadline, whatever has arrived by then: a socket's
+    own timeout starts again with each packet."""
 
     def __init__(self, connection: HTTPConnection, in_s: float, is_over: threading.Event) -> None:
         self._connection = connection
@@ -99,7 +99,7 @@ class _CutOff:
 
     def __enter__(self) -> None:
         self._connection.connect()
-        self._socket = self._connection.sock  # kept, as the connection drops it before the body
+        self._socket = self._connection.sock  # the connection drops it before the body is read
         remaining = max(0.001, self._until - time.monotonic())
         self._socket.settimeout(remaining)
         self._timer = threading.Timer(remaining, self._shut)
@@ -129,8 +129,8 @@ def _body(response: HTTPResponse, most: int) -> bytes:
 
 
 def _http_error(error: Exception, late: str) -> HttpFailed:
-    """Messages of ``http.client`` repeat parts of request and response; those of the system do
-    not."""
+    """The error, without the messages of ``http.client``: those repeat parts of the request and
+    the response, while the system's messages do not."""
     if isinstance(error, TimeoutError):
         return HttpFailed(late)
     if isinstance(error, OSError) and not isinstance(error, HTTPException):

@@ -1,8 +1,8 @@
-"""The client's side of a Kerberos login, with the library of MIT Kerberos or Heimdal.
+"""The client side of a Kerberos login, with the library of MIT Kerberos or Heimdal.
 
-The package `gssapi` binds that library; it is imported on use, so it is needed only for GSSAPI. It
-asks the key distribution center for tickets, as krb5.conf says, and keeps those of a keytab in
-memory.
+The package `gssapi` wraps that library. It is imported on use, so it is needed only for GSSAPI. It
+requests tickets from the key distribution center that krb5.conf names, and keeps those obtained
+with a keytab in memory.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _MAY_PASS = {-1765328228, -1765328164}
 
 
 class KerberosLogin:
-    """One login at one broker. Its ticket is fetched here, before anything is sent to the broker:
-    otherwise the connection could not go on with an earlier login. Raises TokenUnavailable;
-    AccessDenied if there is no ticket; MissingRequirement without the package."""
+    """One login at one broker. The constructor fetches its ticket before anything is sent to the
+    broker; otherwise, the connection could not continue with an earlier login. Raises
+    TokenUnavailable; AccessDenied if there is no ticket; MissingRequirement without the package."""
 
     def __init__(self, settings: KerberosSettings, host: str) -> None:
         self._settings = settings
@@ -75,8 +75,8 @@ class KerberosLogin:
         name = None if settings.principal is None else gssapi.Name(settings.principal, kind)
         if settings.keytab is None:
             return gssapi.Credentials(name=name, usage="initiate")
-        # A cache of this process, so that a user's own tickets stay as they are. Each cache has the
-        # tickets of one principal only.
+        # A cache of this process, so that a user's own tickets stay unchanged. Each cache has the
+        # tickets of only one principal.
         owner = zlib.crc32(f"{settings.principal} {settings.keytab}".encode())
         store = {"client_keytab": f"FILE:{settings.keytab}", "ccache": f"MEMORY:rangeland-{owner}"}
         return gssapi.Credentials(name=name, usage="initiate", store=store)
@@ -109,7 +109,7 @@ class KerberosLogin:
 
 
 def _reason(error: Any) -> str:
-    """The mechanism's message; the general one before it says nothing."""
+    """The mechanism's message; the general one that precedes it says nothing."""
     return " ".join(str(error.gen_message()).split())
 
 

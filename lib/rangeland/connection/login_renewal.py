@@ -1,9 +1,9 @@
 """The login of one connection: its credentials, how long it is valid, when it is due again.
 
-There is no socket here. A token that is unavailable is not a mistake in the job: at first it costs
-this one connection, which is retried like any other; later it is requested again while the last
-login is valid. A login is repeated between two requests, before it expires: a Kafka broker closes
-an expired connection only at its next request.
+There is no socket here. An unavailable token is not a mistake in the job. At the first login, only
+this connection fails, and it is retried like any other; later, the token is requested again while
+the last login is valid. A login is repeated between two requests, before it expires: a Kafka broker
+closes an expired connection only at its next request.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Authentication:
         )
 
     def on_accepted(self, lifetime_ms: int | None) -> None:
-        """Plans the renewal of a login that is valid for this long; None or 0: forever."""
+        """Schedules the renewal of a login that is valid for this long; None or 0: forever."""
         if lifetime_ms is not None and lifetime_ms > 0:
             now = time.monotonic()
             self._renew_at = now + lifetime_ms * RENEW_AT / 1000

@@ -1,15 +1,15 @@
-"""The opening of a connection: a table of what each answer, each silence and each close proves.
+"""The opening of a connection, as a table of what each answer, timeout and closing proves.
 
-There is no socket and no clock here: ``BrokerConnection`` takes the steps, and reports what came of
-them. A broker is asked for its versions first (the negotiation). Kafka 0.8 responds by
-closing the connection; 0.9 answers neither that nor anything sent after it on that connection. A
-busy broker, one that is shutting down, and another service may do either. A broker counts as old
-only if it answers as old ones do: if a new one were taken for an old one, headers and times would
-be lost. To find out, it is sent the oldest request, at which only brokers from 4.0 on close the
-connection, and then the version probe, which old ones answer differently.
+There is no socket and no clock here: ``BrokerConnection`` carries out the steps, and reports their
+results. A broker is first asked for its versions (the negotiation). Kafka 0.8 responds by closing
+the connection; 0.9 answers neither this request nor anything sent after it on that connection. A
+busy broker, a broker that is shutting down, and another service may do either. A broker counts as
+old only if it answers as old brokers do: if a new one were taken for an old one, headers and times
+would be lost. To find out, it is sent the oldest request, at which only brokers from 4.0 on close
+the connection, and then the version probe, which old brokers answer differently.
 
-A phase is named after what is done in it. After an answer, the next phase goes on with the same
-connection; after a silence or a close, with a new one.
+A phase is named after what is done in it. After an answer, the next phase continues on the same
+connection; after a timeout or a closed connection, it uses a new one.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ _PROBING = (OpeningPhase.PROBING, OpeningPhase.PROBING_AGAIN)
 
 @dataclass(frozen=True, slots=True)
 class SendOpening:
-    """Send this and receive a frame, in ``wait_ms`` or before ``deadline``. ``is_large``: the frame
-    may be as large as the job allows, since the peer has answered as a broker."""
+    """Send this and receive a frame, within ``wait_ms`` or before ``deadline``. ``is_large``: the
+    frame may be as large as the job allows, since the peer has answered as a broker."""
 
     data: bytes
     wait_ms: int
@@ -188,14 +188,15 @@ def first_phase(reported_versions: bool | None, *, may_be_old: bool) -> OpeningP
 
 @dataclass(slots=True)
 class Opening:
-    """The opening of one connection. The caller reports the result of a step and gets the next."""
+    """The opening of one connection. The caller reports the result of a step and gets the next
+    step."""
 
     address: Address
     dialect: Dialect
     settings: ClusterSettings
     phase: OpeningPhase
     brief_ms: int
-    """How long a broker that nothing is known about may take to report its versions."""
+    """How long an unknown broker may take to report its versions."""
     may_want_tls: bool = False
     was_served: bool = False
     """These settings have worked before, so a close is not a refusal."""
@@ -205,9 +206,9 @@ class Opening:
     _left_ms: int | None = field(default=None, init=False)
     _deadline: float | None = field(default=None, init=False)
     _closed: RangelandError | None = field(default=None, init=False)
-    """The close that TLS may explain."""
+    """The error of a closed connection, if TLS may be the reason for it."""
     _refusal: LoginClosed | None = field(default=None, init=False)
-    """What the first close during a login may be."""
+    """The error of the first connection that was closed during a login: it may be a refusal."""
 
     def on_connected(self, now: float) -> OpeningStep:
         left_ms = self._left_ms if self.phase is OpeningPhase.SENDING_OLDEST else None
@@ -215,7 +216,8 @@ class Opening:
         return self._send()
 
     def on_response(self, response: memoryview) -> OpeningStep:
-        """Raises RemoteProtocolError and Unreachable, which ``on_failure`` takes."""
+        """Takes the response to a step. Raises RemoteProtocolError and Unreachable, which
+        ``on_failure`` takes."""
         self._is_known = True
         if self.phase in _SENDING_OLDEST:
             self._session.decode(response)
@@ -226,7 +228,7 @@ class Opening:
         return self._negotiate(self._session.take_negotiation(response))
 
     def on_failure(self, error: RangelandError) -> OpeningStep:
-        """Nothing was received, or nothing valid."""
+        """Takes the failure of a step: nothing, or nothing valid, was received."""
         match error:
             case ResponseTimedOut():
                 return self._move_on(_OpeningEvent.SILENT, error)
@@ -240,7 +242,7 @@ class Opening:
         return FailOpening(error, error.__cause__)
 
     def on_closed_early(self, error: RangelandError) -> OpeningStep:
-        """A new connection was closed before anything was sent."""
+        """Takes the error of a new connection that was closed before anything was sent."""
         return self._move_on(_OpeningEvent.CLOSED_EARLY, error)
 
     def on_tls_tried(self, *, speaks_tls: bool) -> OpeningStep:
@@ -256,7 +258,7 @@ class Opening:
         return self._move_on(event, error)
 
     def on_logged_in(self) -> OpeningStep:
-        """The login was accepted, or the job has none."""
+        """Continues after the login was accepted, or if the job has none."""
         return self._move_on(_OpeningEvent.LOGGED_IN)
 
     def _move_on(self, event: _OpeningEvent, error: RangelandError | None = None) -> OpeningStep:

@@ -1,7 +1,8 @@
-"""Connections by broker, and the rule of Kafka's SimpleConsumer: reconnect once, then give up.
+"""A pool of connections, one per broker, with the rule of Kafka's SimpleConsumer: reconnect once,
+then give up.
 
-A broken connection may only mean that the broker closed an idle one, so its requests are sent once
-more on a new connection. The caller decides what a second failure means.
+A connection may break just because the broker closed it while it was idle, so its requests are sent
+once more on a new connection. The caller decides what a second failure means.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class ConnectionPool:
     @property
     def reports_versions(self) -> dict[Address, bool]:
         """Whether each broker reports its API versions, if known. A survey passes this on to the
-        group and the tasks, so that a broker that does not know the request is not sent it
-        again."""
+        group and the tasks, so that they do not send this request again to a broker that does not
+        support it."""
         return dict(self._reports_versions)
 
     @property
@@ -61,8 +62,8 @@ class ConnectionPool:
         return self._call_twice(address, (request,))[0]
 
     def call_all(self, address: Address, requests: Sequence[BrokerRequest]) -> list[Any]:
-        """The responses to all requests, in order. As many as ``AHEAD`` are sent before
-        their responses are read. Raises ConnectionLost if these fail twice."""
+        """The responses to all requests, in order. Up to ``AHEAD`` requests are sent before their
+        responses are read. Raises ConnectionLost if they fail twice."""
         responses: list[Any] = []
         for start in range(0, len(requests), AHEAD):
             responses += self._call_twice(address, requests[start : start + AHEAD])
@@ -150,8 +151,8 @@ class ConnectionPool:
             raise ConnectionLost(f"{address} was not asked", why="the connection pool is closed")
 
     def _open_connection(self, address: Address) -> BrokerConnection:
-        """A new connection. Whether its broker reports its versions is remembered while it
-        answers."""
+        """A new connection. The pool remembers whether its broker reports its versions, for as long
+        as the broker answers."""
         reported = self._reports_versions.get(address)
         try:
             connection = BrokerConnection(

@@ -1,8 +1,9 @@
-"""The only file with a socket to brokers: bytes out, whole frames in, each within a deadline.
+"""The only module with a socket to brokers: bytes out, whole frames in, each within a deadline.
 
-Foreign errors (OSError, ssl) end here: they become ``ConnectionLost``, which names the attempt, or
-the mistake in the job that caused them (``diagnosis``). After any error the socket is closed for
-good. ``broker_connection`` decides what the bytes mean and what to do about a lost peer.
+No foreign error (OSError, ssl) leaves this module. It becomes ``ConnectionLost``, which says what
+was attempted, or an error about the mistake in the job that caused it (``diagnosis``). After any
+error, the socket is closed for good. ``broker_connection`` decides what the bytes mean, and what to
+do about a lost peer.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from rangeland.wire.framing import FrameReader
 # Until a peer has shown that it is a broker: "HTTP" read as a length is more than a gigabyte.
 MAX_OPENING_BYTES = 1 << 20
 RECEIVE_BUFFER_BYTES = 4 << 20
-"""The broker can send on while what has arrived is decoded, over a network with a long delay,
-too."""
+"""Large enough that the broker can continue to send while received data is decoded, even over a
+network with high latency."""
 POOLED_BYTES = 1 << 16
-"""Smaller memory is quickly zeroed, and not worth an allocation of the pool."""
+"""Smaller buffers are quickly zeroed, and not worth an allocation from the pool."""
 AHEAD_BYTES = 1 << 18
-"""Many small frames, such as pulls have, arrive in one read."""
+"""Lets many small frames, such as those of pulls, arrive in one read."""
 PROBE_MS = 2_000
-"""A probe only improves the error that has already happened: it may not delay that for long."""
+"""A probe only improves the message of an error that has already occurred, so it must be short."""
 LAST_READS = 16
-"""A mebibyte at most: a peer that never stops sending cannot keep this going."""
+"""A mebibyte at most, so that a peer that never stops sending cannot keep this going forever."""
 
 
 class Stream:
@@ -72,7 +73,7 @@ class Stream:
         return plain
 
     def start_tls(self) -> None:
-        """Starts TLS, if the job says so."""
+        """Starts TLS, if the job uses it."""
         if self._tls is None:
             return
         plain = self._socket
@@ -104,7 +105,7 @@ class Stream:
             raise self._lost_error("send to", cause) from error
 
     def receive(self, wait_ms: int, deadline: float | None = None) -> memoryview:
-        """The next frame. ``deadline``: for a caller that waits for more than one frame."""
+        """The next frame. ``deadline`` is for callers that wait for more than one frame."""
         frame = self._frames.next()
         if frame is not None:
             return frame
@@ -187,7 +188,7 @@ def speaks_tls(address: Address) -> bool:
 
 
 def _pooled_buffer(size: int) -> memoryview:
-    """Memory of Arrow's pool, which is reused; fresh memory would be zeroed first."""
+    """A buffer from Arrow's pool, which is reused; fresh memory would have to be zeroed first."""
     if size < POOLED_BYTES:
         return memoryview(bytearray(size))
     return memoryview(pa.allocate_buffer(size)).cast("B")

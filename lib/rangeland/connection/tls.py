@@ -19,8 +19,9 @@ SECTION = "source.security.tls"
 
 
 def tls_context(tls: TlsSettings, section: str = SECTION) -> ssl.SSLContext:
-    """TLS 1.2 or later, with the server's certificate and host verified. Raises JobFileError for
-    an unusable PEM file, naming its field in that section of the job file, and this host."""
+    """A context for TLS 1.2 or later that verifies the server's certificate and host. Raises
+    JobFileError for an unusable PEM file, naming its field in that section of the job file, and
+    this host."""
     ca = _pem(section, "ca", tls.ca)
     certificate = _pem(section, "certificate", tls.certificate)
     key = _pem(section, "key", tls.key)
@@ -32,7 +33,7 @@ def tls_context(tls: TlsSettings, section: str = SECTION) -> ssl.SSLContext:
         context.check_hostname = tls.verify_hostname
         if certificate:
             field, path = ("key", key) if key else ("certificate", certificate)
-            # Without a function OpenSSL would prompt for the password, and wait.
+            # Without a function, OpenSSL would prompt for the password, and wait.
             password = tls.key_password
             context.load_cert_chain(certificate, key, lambda: password or "")
         return context

@@ -1,4 +1,4 @@
-"""TLS to servers that are not brokers: connects, and finds out why that fails."""
+"""Connects over TLS to servers that are not brokers, and finds out why that fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rangeland.connection.tls import openssl_failure, tls_context
 from rangeland.model import Address
 
 PROBE_S = 2.0
-"""A probe only improves the error that has already happened: it may not delay that for long."""
+"""A probe only improves the message of an error that has already occurred, so it must be short."""
 # The first byte of a record of TLS: an alert, or a handshake.
 _TLS_RECORDS = (0x15, 0x16)
 
@@ -33,7 +33,7 @@ def tls_failure(
     server: Address, tls: TlsSettings, section: str, question: bytes
 ) -> TlsFailure | None:
     """The failure that OpenSSL reports for a connection, up to the response to a question: a server
-    may not report earlier that it wants a certificate. None if there is no failure or no
+    may not say earlier that it requires a certificate. None if there is no failure or no
     response."""
     context, at = tls_context(tls, section), (server.host, server.port)
     try:

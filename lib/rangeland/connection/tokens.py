@@ -1,8 +1,8 @@
 """Bearer tokens: from a command, a file, a function, or an OAuth 2 token endpoint.
 
 A token is fetched where the connection is made, on the driver or an executor, and again for each
-login, so its source must be available there. It is never stored and never part of an error: a
-command's stdout is not repeated, and anything that looks like a token in its stderr is masked.
+login, so its source must be available there. Tokens are never stored, and never part of an error: a
+command's stdout is not repeated, and anything in its stderr that looks like a token is masked.
 Connections that one process makes at the same time share a token: see ``REUSE_S``. Each source has
 its own timeout and lock, so a source that hangs delays only its own users.
 """
@@ -25,19 +25,19 @@ from rangeland.errors import AccessDenied, JobFileError, RangelandError, Unreach
 from rangeland.untrusted import JsonFields, Unreadable
 
 REUSE_S = 10
-"""A survey connects to many brokers at once, and a task to several."""
+"""How long a token is reused: a survey connects to many brokers at once, and a task to several."""
 MAX_RESPONSE_BYTES = 1 << 20
 """Tokens have a few kilobytes, even with the claims of many groups."""
 TAIL_BYTES = 400
-"""What went wrong is at the end of an output, and the error stays readable."""
+"""Only the end of an output is shown: it says what went wrong, and the error stays readable."""
 TRY_LATER = 75
-"""``EX_TEMPFAIL`` of ``sysexits.h``, which is the exit code of this library's commands as well."""
+"""``EX_TEMPFAIL`` of ``sysexits.h``, an exit code that this library's commands use as well."""
 BUSY = (408, 425, 429)
 BUSY_ERRORS = ("temporarily_unavailable", "server_error")
-"""Status codes and errors (RFC 6749) of an endpoint that may give a token later."""
+"""Status codes and errors (RFC 6749) of an endpoint that may issue a token later."""
 REFUSED = (401, 403)
 REFUSAL_ERRORS = ("invalid_client", "unauthorized_client", "invalid_scope")
-"""The error codes of an endpoint that gives this client no token."""
+"""The error codes of an endpoint that issues no tokens to this client."""
 FIELD = "source.security.sasl.token"
 OPERATOR = "the token endpoint's operator"
 
@@ -255,7 +255,7 @@ def _from_endpoint(source: TokenSource, wait_s: float) -> str:
 def _post(url: str, form: bytes, wait_s: float, ca: str | None) -> tuple[int, bytes]:
     """Status and body of the response. Only the configured address is contacted: redirects are not
     followed, and a proxy is used only if it cannot read the request. ``http_client`` uses no proxy
-    at all, but token endpoints are often outside the network and reached only by one."""
+    at all, but token endpoints are often outside the network, where only a proxy reaches them."""
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
     from urllib.request import (
@@ -311,7 +311,7 @@ def _mask_secrets(text: str, source: TokenSource) -> str:
 
 
 def _without_query(url: str) -> str:
-    """The URL without its query and fragment, which may hold a secret."""
+    """The URL without its query and fragment, which may contain a secret."""
     shown, mark, _ = url.partition("?") if "?" in url else url.partition("#")
     return f"{shown.partition('#')[0]}{mark}..." if mark else shown
 

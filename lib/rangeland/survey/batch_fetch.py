@@ -1,7 +1,7 @@
-"""A batch from each of many logs, for inspection: one request per leader, few bytes.
+"""Fetches one batch from each of many logs, for inspection: one request per leader, few bytes.
 
-What does not arrive is left out: a missing leader, a batch larger than the largest request. Nothing
-waits for it, and it is never an error.
+Batches that do not arrive are left out, for example if a leader is missing or a batch is larger
+than the largest request. This is never an error, and nothing waits for them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from rangeland.survey.broker_requests import ask_records, by_address
 Sample = TypeVar("Sample")
 
 SIZES = (64 << 10, 4 << 20)
-"""The bytes requested of each partition at first, and then if those contain no complete batch."""
+"""The bytes requested from each partition, first and then again if they contain no complete
+batch."""
 MAX_BYTES = 4 * max(SIZES)
-"""The most bytes of one response."""
+"""The maximum size of one response."""
 MAX_WAIT_MS = 500
-"""The records are there already: a broker that waits so long has none to return."""
+"""The records already exist, so a broker that waits this long has none to return."""
 
 
 def sample_batches(
@@ -55,11 +56,11 @@ def batch_checksums(
     brokers: ConnectionPool, leaders: Mapping[Partition, Leader], offsets: Mapping[Partition, int]
 ) -> dict[Partition, int | None]:
     """A checksum of the batch or entry at the offset of each partition; None if a broker answers
-    without a complete one. Left out are partitions for which nobody answers, and those whose
-    response is empty although their log reaches further. Checksums identify logs whose topics have
-    no id: only compaction rewrites batches, so if the bytes at an offset change, the topic was
-    recreated, or its log was truncated and has grown since, or it was compacted; these cannot be
-    distinguished.
+    without a complete one. Partitions are left out if no broker answers for them, or if the
+    response is empty although the log continues. Checksums identify logs whose topics have no id.
+    Since only compaction rewrites batches, changed bytes at an offset mean that the topic was
+    recreated, that its log was truncated and has grown since, or that it was compacted; these cases
+    cannot be distinguished.
     """
     is_bytes = brokers.dialect.capabilities.offsets_are_bytes
     answered: set[Partition] = set()

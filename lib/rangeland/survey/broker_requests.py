@@ -1,7 +1,7 @@
-"""One round of requests to one broker, about some of its partitions: their records, or offsets.
+"""Makes one round of requests to one broker, about records or offsets of some of its partitions.
 
-A dialect describes requests and responses as values; here they are sent. Everything
-but ``ask_sizes`` raises ConnectionLost.
+A dialect describes requests and responses as values; this module sends them. All functions except
+``ask_sizes`` raise ConnectionLost.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def ask_records(
     max_bytes: int,
     max_wait_ms: int = 0,
 ) -> FetchResult:
-    """Asks for records. ``max_bytes``: of the whole response. ``max_wait_ms``: how long the broker
-    may wait for records."""
+    """Asks for records. ``max_bytes``: the limit for the whole response. ``max_wait_ms``: how long
+    the broker may wait for records."""
     dialect = brokers.dialect
     isolation = brokers.settings.isolation
     options = FetchOptions(isolation, max_wait_ms, max_bytes)
@@ -63,9 +63,9 @@ def ask_offsets(
     *,
     by_segment: bool = False,
 ) -> dict[Partition, OffsetResult]:
-    """Asks for the offsets of a time or an end. ``by_segment``: by the oldest version of the
-    request, which reports the beginnings of the segments that were last written to before the time,
-    then the end of the log (``OffsetResult.borders``)."""
+    """Asks for the offsets of a time or an end. ``by_segment``: uses the oldest version of the
+    request, for which brokers report the beginnings of the segments that were last written to
+    before the time, then the end of the log (``OffsetResult.borders``)."""
     requests = brokers.dialect.offsets_requests(leaders, when, isolation)
     if by_segment:
         requests = [replace(request, max_version=0) for request in requests]
@@ -79,7 +79,7 @@ def ask_sizes(
     end: Mapping[Partition, OffsetResult],
 ) -> dict[Partition, int]:
     """Asks for sizes on the leaders' disks, one request for each leader. Unknown sizes are left
-    out: they only help to cut slices."""
+    out: sizes only help to cut slices."""
     sizes: dict[Partition, int] = {}
     for address, group in by_address(leaders).items():
         try:

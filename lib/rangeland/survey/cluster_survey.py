@@ -1,8 +1,9 @@
-"""What a plan needs to know of the cluster: leaders, start and end of each log, offsets for times.
+"""Surveys a cluster for what a plan needs to know: leaders, where each log starts and ends, offsets
+for times.
 
-If something in a survey is suspicious, a second one is taken, with metadata from another broker:
-one wrong response is not believed. A missing topic counts as a mistake in the job file once two
-brokers report it.
+If something in a survey is suspicious, a second one is taken, with metadata from another broker,
+since a single response may be wrong. A missing topic counts as a mistake in the job file once two
+brokers have reported it.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def check_brokers_can_be_reached(
     brokers: ConnectionPool, request: SurveyRequest, *, check_topics: bool
 ) -> None:
     """Asks only for metadata, and returns once a broker has answered. Raises Unreachable if none
-    does in time; with ``check_topics``, JobFileError for topics and partitions that two
+    answers in time and, with ``check_topics``, JobFileError for topics and partitions that two
     brokers do not know."""
 
     def ask(attempt: SurveyAttempt) -> None:
@@ -94,8 +95,8 @@ def find_topics(brokers: ConnectionPool, pattern: str) -> tuple[str, ...]:
 def _again_if_unknown(
     attempt: SurveyAttempt, ask: Callable[[SurveyAttempt], Answer]
 ) -> tuple[SurveyAttempt, Answer]:
-    """The attempt with its answer; another one if its broker does not know a topic. Raises
-    JobFileError if the next broker does not, either."""
+    """The attempt with its answer, or a second attempt if its broker does not know a topic. Raises
+    JobFileError if the next broker does not know it either."""
     try:
         return attempt, ask(attempt)
     except UnknownTopic as error:

@@ -1,9 +1,9 @@
-"""Which entries contain given offsets, in logs whose offsets are the positions of entries.
+"""Finds the entries that contain given offsets, in logs whose offsets are the positions of entries.
 
-Such a log has no index, and at an offset inside an entry a broker returns bytes all the same.
+Such a log has no index, and a broker returns bytes even for an offset inside an entry.
 An offset named by a user is found by walking entries from the nearest known one. The offset at
 which a landing ended is only probed: normally an entry begins there, and its checksum confirms it.
-If none does, the log has changed, and the entry around the offset is looked up.
+If no entry begins there, the log has changed, and the entry around the offset is looked up.
 
 If an entry is longer than a probe, the probe is repeated with more bytes. A response with an error
 says nothing about entries: it does not prove that no entry begins there, and no walk continues from
@@ -22,15 +22,15 @@ from rangeland.model import Address, LogState, Partition
 from rangeland.survey.broker_requests import ask_records
 
 WALK_BYTES = 8 << 20
-"""A segment is walked in a few requests."""
+"""Large enough that a few requests are enough to walk a segment."""
 LARGEST_ENTRY_BYTES = 1 << 30
-"""Half of what a response can hold: its length is an int32."""
+"""Half of the maximum size of a response, whose length is an int32."""
 PROBE_BYTES = 16 << 10
-"""Most entries are shorter, and each probed offset costs that much."""
+"""Most entries are shorter, and each probed offset costs this much."""
 PROBE_GROWTH = 4
-"""A long entry is found in a few rounds, which read a third more than the last one."""
+"""A long entry is found in a few rounds, which together read a third more than the last alone."""
 PROBES_BYTES = 64 << 20
-"""The most bytes of all probes in one request."""
+"""The maximum number of bytes of all probes in one request."""
 NOTHING = memoryview(b"")
 LogOffset = tuple[Partition, int]
 
@@ -42,9 +42,9 @@ def entries_at(
     marks: Iterable[LogOffset],
 ) -> dict[LogOffset, tuple[int, int]]:
     """The beginning and end of the entry around each ``named`` offset, and around each of ``marks``
-    at which no entry begins. Offsets at the ends of a log or beyond are left out. Raises BadRecord
-    if the entries before a named offset cannot be walked, and Unreachable if a broker does not
-    return them."""
+    at which no entry begins. Offsets at either end of a log, or outside it, are left out. Raises
+    BadRecord if the entries before a named offset cannot be walked, and Unreachable if a broker
+    does not return them."""
     entries = {}
     for p, offset in _inside({*named}, logs):
         entries[p, offset] = _entry_around(brokers, logs[p], offset)

@@ -1,10 +1,10 @@
-"""Leader epochs of a log: the present one, and where older ones ended.
+"""Finds out the leader epochs of a log: the current one, and where older ones ended.
 
-One request per broker if there is something to compare. Brokers before 2.1 do not report the epoch
-in their metadata; there it is read from the log's last batch, so an unclean election shows only
-once something has been written since. Where a broker does not report the end of an epoch, a log
-that was truncated and has grown again looks like one that was not. Where it does not answer at all,
-the survey is taken again.
+This takes one request per broker, if there is something to compare. Brokers before 2.1 do not
+report the epoch in their metadata. For those, it is read from the log's last batch, so an unclean
+election shows only after the next write. If a broker does not report the end of an epoch, a log
+that was truncated and has grown again looks like one that was not truncated. If it does not answer
+at all, the survey is taken again.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from rangeland.survey.batch_fetch import sample_batches
 from rangeland.survey.broker_requests import ask_offsets, by_address, leaders_of
 
 TRIES = 3
-"""Retention runs every few minutes, so it hardly deletes the first batch of a log twice."""
+"""Retention runs only every few minutes, so it hardly ever deletes the first batch of a log
+twice in a row."""
 
 
 def with_epochs(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState]
 ) -> dict[Partition, LogState]:
-    """The logs, with the epoch of the last batch where the leader's is not reported."""
+    """The logs, with the epoch of the last batch if the leader's epoch is not reported."""
     epochs = _last_epochs(brokers, {p: logs[p] for p in lacking_epochs(brokers, logs)})
     return {
         p: replace(log, leader=replace(log.leader, epoch=epochs[p]), epoch_is_read=True)
@@ -112,7 +113,7 @@ def _ends_before_all(
 ) -> dict[Partition, int]:
     """The ends of epochs that are older than all batches of their log, for which brokers before 2.0
     report nothing. Their records end where the log's first batch begins. Retention may delete
-    that batch while it is asked for: then the log begins elsewhere."""
+    that batch while it is requested; then the log begins elsewhere."""
     ends: dict[Partition, int | None] = {}
     unread = dict(logs)
     for _ in range(TRIES):
@@ -124,7 +125,8 @@ def _ends_before_all(
 def _ends_before_first(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
 ) -> dict[Partition, int | None]:
-    """What the first batch of each log shows. Logs of which none comes are left out."""
+    """The ends that the first batch of each log shows. Logs whose first batch does not arrive are
+    left out."""
 
     def fetch_for(partition: Partition, size: int) -> PartitionFetch:
         return PartitionFetch(partition, None, None, logs[partition].start_offset, size)
@@ -143,8 +145,8 @@ def _ends_before_first(
 def end_before_batch(
     dialect: Dialect, records: FetchedRecords, from_offset: int, epoch: int
 ) -> int | None:
-    """The offset of a log's first batch, if its epoch is later; None if the given one may go on in
-    it. ``from_offset``: where the log begins."""
+    """The offset of a log's first batch, if its epoch is later than the given one; None if the
+    given epoch may continue in it. ``from_offset``: where the log begins."""
     batch_epoch = dialect.epoch_of(records)
     is_later = batch_epoch is not None and batch_epoch > epoch
     return dialect.first_offset(records, from_offset) if is_later else None
@@ -153,7 +155,7 @@ def end_before_batch(
 def _with_start(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState]
 ) -> dict[Partition, LogState]:
-    """The logs with the offsets at which they begin now, where their leaders report them."""
+    """The logs with the offsets at which they begin now, if their leaders report them."""
     moved_logs = dict(logs)
     for address, group in by_address(leaders_of(logs)).items():
         try:

@@ -1,11 +1,13 @@
-"""Logs that begin in a format without timestamps, where "no record is that late" may be wrong.
+"""Corrects time lookups in logs that begin in a format without timestamps, where the broker's
+answer that no record is that late may be wrong.
 
 A broker searches for a time only in the first segment that may contain it. A segment without
-timestamps may contain any time up to its last modification, which is late if it was copied; then
-it hides all later segments. So if a broker finds nothing, its segments are requested with the
-oldest version of the request: the response is right only if all segments were written before, or if
-the first later one has timestamps. Otherwise the response is the segment that ends before the time,
-as for logs without any timestamps. Brokers that no longer support that version are believed.
+timestamps may contain any time up to its last modification, which is late if the file was copied;
+then it hides all later segments. So if a broker finds nothing, the segments are requested with the
+oldest version of the request. The broker is right only if all segments were written before the
+time, or if the first later one has timestamps. Otherwise the result is the end of the segments
+before the time, as for logs without any timestamps. Brokers that no longer support that version are
+believed.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from rangeland.survey.broker_requests import ask_offsets
 SAMPLE_BYTES = 1 << 10
 """Only the header of the first entry is needed."""
 NO_ANSWER = OffsetResult(ErrorMeaning.RETRY, "nothing", None)
-"""The result where a response leaves a partition out, or has no records."""
+"""The result if a response leaves out a partition, or has no records."""
 
 
 def judge_segments(log: OffsetResult, earlier: OffsetResult) -> OffsetResult | int | None:
@@ -56,8 +58,9 @@ def corrected_times(
     denied: Mapping[Partition, Leader],
     when: AtTime,
 ) -> dict[Partition, OffsetResult]:
-    """Better results where the denial is wrong, and errors where it could not be checked.
-    ``denied``: logs in which the broker at ``address``, their leader, finds no record as late."""
+    """Better results for the logs whose broker is wrong, and errors for those that could not be
+    checked. ``denied``: logs in which the broker at ``address``, their leader, finds no record as
+    late as the time."""
     lacks_timestamp = brokers.dialect.capabilities.lacks_timestamp
     if lacks_timestamp is None or not denied:
         return {}

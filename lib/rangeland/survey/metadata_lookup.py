@@ -1,9 +1,9 @@
-"""A cluster's metadata: who leads what now. It does for all partitions at once what ``findLeader``
-of Kafka's SimpleConsumer does for one.
+"""Looks up a cluster's metadata: which broker leads which partition now. It does for all partitions
+at once what ``findLeader`` of Kafka's SimpleConsumer does for one.
 
-A dialect describes the requests as values; here they are sent to each address in turn, until one
-answers. If that one says that this client has to start again, the servers that the job names are
-asked, each on a new connection: its name may lead to another broker now. Upstream:
+A dialect describes the requests as values; this module sends them to each address in turn, until
+one answers. If that broker tells the client to start again, the servers that the job names are
+asked, each on a new connection, since its name may lead to another broker now. Upstream:
 NetworkClient.java (``handleRebootstrap``, KIP-1102).
 """
 

@@ -1,8 +1,9 @@
-"""The times of single records, read from the records themselves. One request per leader, or two.
+"""Reads the times of single records from the records themselves, with one or two requests per
+leader.
 
-No time and no answer are different results. A record that was read may have no timestamp, and there
-may be no record; but what could not be read (its leader is missing or refuses, its batch is damaged
-or larger than the request) says nothing.
+Having no time and having no answer are different results. A record that was read may have no
+timestamp, and there may be no record. But if a record could not be read (its leader is missing or
+refuses, its batch is damaged or larger than the request), that proves nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class FirstRecord:
 
 
 class RecordTime(NamedTuple):
-    """A record was read. ``time_ms``: its timestamp, None if it has none."""
+    """The time of a record that was read. ``time_ms``: its timestamp, None if it has none."""
 
     time_ms: int | None
 
@@ -43,8 +44,8 @@ class NoRecordBefore(NamedTuple):
 def first_times(
     brokers: ConnectionPool, records: Mapping[Partition, FirstRecord]
 ) -> dict[Partition, int]:
-    """The timestamps of these records, in ms. Left out are those without one, those that could not
-    be read, and those that follow many offsets without a record."""
+    """The timestamps of these records, in ms. Records without a timestamp, records that could not
+    be read, and records that follow many offsets without a record are left out."""
     times = _read_times(brokers, records)
     return {
         p: time.time_ms
@@ -56,9 +57,9 @@ def first_times(
 def confirmed_times(
     brokers: ConnectionPool, records: Mapping[Partition, FirstRecord]
 ) -> dict[Partition, RecordTime | None]:
-    """The times of these records; None where entries up to ``until_offset`` were read, and have no
-    record. Left out is what could not be read. A full response is empty for the last of several
-    partitions, so those are asked for again as long as others get an answer."""
+    """The times of these records; None if the entries up to ``until_offset`` were read and have no
+    record. Records that could not be read are left out. A full response is empty for the last of
+    several partitions, so those are requested again as long as others get an answer."""
     times: dict[Partition, RecordTime | None] = {}
     wanted = dict(records)
     while wanted:
@@ -79,7 +80,8 @@ def confirmed_times(
 def _read_times(
     brokers: ConnectionPool, records: Mapping[Partition, FirstRecord]
 ) -> dict[Partition, RecordTime | NoRecordBefore]:
-    """What responses show of these records; without what they do not show."""
+    """What responses show about these records. Records about which they show nothing are left
+    out."""
     without_record: dict[Partition, NoRecordBefore] = {}
 
     def fetch_for(partition: Partition, size: int) -> PartitionFetch:
@@ -104,7 +106,7 @@ def _read_times(
 def _time_in(
     brokers: ConnectionPool, fetched: FetchedPartition, record: FirstRecord
 ) -> RecordTime | NoRecordBefore | None:
-    """What a response shows of the record; None for an error, and for an entry that is damaged or
+    """What a response shows about the record; None for an error, or if an entry is damaged or
     incomplete."""
     if fetched.meaning is not ErrorMeaning.OK:
         return None

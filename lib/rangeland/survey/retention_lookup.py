@@ -1,8 +1,8 @@
-"""Which records retention may delete before a run has read them.
+"""Finds out which records retention may delete before a run has read them.
 
-One broker is asked for the retention of all topics, a second one for topics that it does not
-report, and each leader for the first offset that is young enough. All of it may fail, and is then
-only logged: the responses affect nothing but warnings and the order of reading.
+One broker is asked for the retention of all topics, a second one for topics that the first does not
+report, and each leader for the first offset that is young enough. Any of this may fail, which is
+only logged: the responses affect only warnings and the order of reading.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from rangeland.survey.broker_requests import ask_offsets
 from rangeland.survey.survey_request import SurveyRequest
 
 MAX_BROKERS_ASKED = 2
-"""It decides only about warnings and the order of reading: a survey waits for no third broker."""
+"""Retention affects only warnings and the order of reading, so a survey waits for no third
+broker."""
 
 logger = logging.getLogger(__name__)
 

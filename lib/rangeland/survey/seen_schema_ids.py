@@ -1,7 +1,8 @@
-"""Which schema ids keys and values have, from the first and last records of ranges.
+"""Finds out which schema ids keys and values have, from the first and last records of ranges.
 
-The first plan is made of the same survey, so its records are older than the schemas that are
-fetched for them. An id that only occurs in between is fetched by the task that meets it.
+The first plan is made from the same survey, so its records are older than the schemas that are
+fetched for them. The schema of an id that occurs only in between is fetched by the task that finds
+it.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from rangeland.model import Leader, Partition, Slice
 from rangeland.survey.batch_fetch import sample_batches
 
 LAST_OFFSETS = 10
-"""How far before the end the last records are looked for: in a transactional topic the last offsets
-are markers, which have no record."""
+"""How far before the end the last records are looked for. In a transactional topic, the last
+offsets are markers, which have no record."""
 
 Look = Callable[[Partition, pa.RecordBatch], None]
 
@@ -48,9 +49,9 @@ def seen_schema_ids(
 
 
 def look_at_ends(brokers: ConnectionPool, slices: Iterable[Slice], look: Look) -> None:
-    """Calls ``look`` with decoded rows of each partition from within its slices. One request per
-    leader for the beginnings and one for the ends; more only where a batch is large. What does not
-    arrive is left out, as in ``batch_fetch``."""
+    """Calls ``look`` with decoded rows of each partition from within its slices. Sends each leader
+    one request for the beginnings and one for the ends, and more only if a batch is large. Batches
+    that do not arrive are left out, as in ``batch_fetch``."""
     first: dict[Partition, Slice] = {}
     last: dict[Partition, Slice] = {}
     for piece in sorted(slices, key=lambda piece: (piece.partition, piece.from_offset)):

@@ -1,10 +1,10 @@
 """One survey of the cluster, retried until it is complete or the deadline passes.
 
-There is one request per broker and kind; where a protocol has one per partition, they are sent
-together: a thousand partitions take about as long as ten. If there is no response (a leader is
-being elected, a broker has just left), the request is repeated with new metadata from the next
-broker, until the deadline. Then the survey fails with every address it tried and why, or continues
-without these partitions if it may (``tolerates_missing_leaders``).
+There is one request per broker and kind. If a protocol needs one per partition, these are sent
+together, so that a thousand partitions take about as long as ten. If there is no response (a leader
+is being elected, a broker has just left), the request is repeated with new metadata from the next
+broker, until the deadline. Then the survey fails, naming every address it tried and why that
+failed, or continues without these partitions if allowed (``tolerates_missing_leaders``).
 
 ``wanted_partitions`` decides what is wanted, missing or given up; this module asks and waits.
 """
@@ -55,7 +55,8 @@ logger = logging.getLogger(__name__)
 
 PAUSE_MS = 200
 FIRST_RESPONSE_MS = 10_000
-"""The time for the first response of any broker. Without one, the addresses are probably wrong."""
+"""The time in which the first response of any broker must come. Otherwise, the addresses are
+probably wrong."""
 MANY_ADDRESSES = 32
 """How many addresses of a cluster are kept to identify it."""
 When = Earliest | Latest | AtTime
@@ -122,8 +123,8 @@ class SurveyAttempt:
     # --- leaders --------------------------------------------------------------------------
 
     def first_response(self, *, check_topics: bool) -> None:
-        """Waits until a broker answers. ``check_topics``: raises UnknownTopic for what does not
-        exist."""
+        """Waits until a broker answers. ``check_topics``: raises UnknownTopic for topics and
+        partitions that do not exist."""
         while True:
             try:
                 view = self._view()
@@ -186,7 +187,8 @@ class SurveyAttempt:
         )
 
     def _turn_to_next_seed(self) -> None:
-        """Asks another broker first from now on: one may have stale metadata for a long time."""
+        """Asks another broker first from now on: a broker may have stale metadata for a long
+        time."""
         self._seeds = [*self._seeds[1:], *self._seeds[:1]]
 
     def cluster(self) -> Cluster:
@@ -201,8 +203,8 @@ class SurveyAttempt:
     def offsets(
         self, when: When, isolation: Isolation, only: Set[Partition] | None = None
     ) -> dict[Partition, OffsetResult]:
-        """Asks the leaders of all partitions, or of ``only`` these, and new leaders if they have
-        moved. Partitions that are given up have no result."""
+        """Asks the leaders of all partitions, or of ``only`` these, and asks the new leaders of
+        partitions that have moved. Partitions that are given up have no result."""
         partitions = self.partitions.leaders.keys() if only is None else only
         results: dict[Partition, OffsetResult] = {}
         while missing := self._reachable_of(partitions - results.keys()):
@@ -259,10 +261,10 @@ class SurveyAttempt:
     # --- epochs ---------------------------------------------------------------------------
 
     def with_epochs(self, logs: Mapping[Partition, LogState]) -> dict[Partition, LogState]:
-        """The logs with the epochs of their last batches, where metadata does not have the
-        leaders' (before Kafka 2.1), without the logs that are given up. A leader whose high
-        watermark lags does not send its last batch, and without its epoch a log could not be told
-        from one that is rewritten later: so this waits for all."""
+        """The logs with the epochs of their last batches, if metadata lacks the leaders' epochs
+        (before Kafka 2.1), without the logs that are given up. A leader whose high watermark lags
+        does not send its last batch. Without its epoch, a log could not be distinguished from one
+        that is rewritten later, so this waits for all batches."""
         while True:
             logs = with_epochs(self.pool, logs)
             lacking = lacking_epochs(self.pool, logs)
@@ -274,9 +276,9 @@ class SurveyAttempt:
     def with_epoch_ends(
         self, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
     ) -> dict[Partition, LogState]:
-        """The logs with the ends of these epochs, where leaders report them, without the logs that
-        are given up. Raises ChangedMeanwhile if a leader has to be asked again: without its answer
-        a log could not be told from one that was rewritten."""
+        """The logs with the ends of these epochs, if leaders report them, without the logs that are
+        given up. Raises ChangedMeanwhile if a leader has to be asked again: without its answer, a
+        log could not be distinguished from one that was rewritten."""
         ends, unanswered = epoch_ends(self.pool, logs, epochs)
         why = "its leader did not report where an earlier leader's records end"
         if unanswered and not self._may_go_on_without(unanswered, len(logs)):

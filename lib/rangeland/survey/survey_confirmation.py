@@ -1,10 +1,10 @@
-"""One wrong response is not believed: what is suspicious in a survey, and on what two surveys
-agree.
+"""Decides what is suspicious in a survey, and merges it with a second survey, so that no single
+wrong response is believed.
 
 Pure functions. A broker may answer from stale metadata, a leader that has just taken over may not
-know the end of its log, and either may simply be wrong once. So whatever would be called a loss is
-asked again, with metadata from another broker if there is one; only what both surveys report is
-believed, and the evidence names the brokers.
+know the end of its log, and either may simply be wrong once. So the survey is repeated for whatever
+would be called a loss, with metadata from another broker if there is one. A loss is believed only
+if both surveys report it, and the evidence names the brokers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _suspicion(log: LogState, mark: LogMark | None) -> str | None:
     if log.end_offset < log.start_offset:
         return "it ends before it begins"
     if log.end_offset == log.start_offset and log.size_bytes:
-        # The broker may have reported the start as the end. Or all of it has just expired.
+        # The broker may have reported the start as the end, or the whole log has just expired.
         return "it has bytes and no offsets"
     if mark is None:
         return None
@@ -80,7 +80,8 @@ def merge_surveys(
     who: str,
 ) -> Survey:
     """Combines two surveys: each partition is taken from the survey in which it is not suspicious,
-    preferably the newer one. What is suspicious in both is believed, with ``who`` was asked."""
+    preferably the newer one. If it is suspicious in both, that is believed. ``who``: the brokers
+    that were asked, for the evidence."""
     kept = {
         p: log
         for p, log in first.logs.items()
@@ -116,7 +117,7 @@ def _merge_lookups(
         return {pair: value for pair, value in later.items() if pair[0] not in kept} | from_first
 
     inexact_times = (dict.fromkeys(lookups.inexact_times) for lookups in (first, second))
-    # Offsets that the first has seen are not lost because the second alone lacks them.
+    # Offsets that the first survey has seen are not lost just because the second lacks them.
     later_ends = {p: end for p, end in second.uncommitted_ends.items() if p not in kept}
     return OffsetLookups(
         for_times=merge(first.for_times, second.for_times),

@@ -18,15 +18,15 @@ class SurveyRequest:
     topic_pattern: str | None = None
     """Anchored; it never matches internal topics."""
     partitions: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
-    """The only partitions of a topic: numbers, or ``broker-number`` where partitions are numbered
-    per broker."""
+    """The only partitions of a topic to survey: numbers, or ``broker-number`` if partitions are
+    numbered per broker."""
     times_ms: tuple[int, ...] = ()
     groups: tuple[str, ...] = ()
     known: frozenset[str] = frozenset()
     """Topics that were landed before; if one no longer exists, the job file is not to blame."""
     bounds: tuple[Bounds, ...] = ()
-    """The ends of the range, whose offsets are checked where not every offset is valid, or where
-    a transaction may hold them back."""
+    """The ends of the range. Their offsets are checked if not every offset is valid, or if a
+    transaction may delay them."""
     marks: tuple[tuple[Partition, int], ...] = ()
     """The offsets at which landings ended."""
     checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
@@ -34,6 +34,6 @@ class SurveyRequest:
     landed: frozenset[Partition] = frozenset()
     """The partitions that were landed before, also those without a checkpoint."""
     speed: ReadSpeed | None = None
-    """The expected speed of reading, to find out what may expire meanwhile."""
+    """The expected reading speed, to find out what may expire before it is read."""
     tolerates_missing_leaders: bool = False
     """Whether partitions without a leader at the deadline are left out."""

@@ -1,11 +1,11 @@
 """Checks a broker's claim that a log has no record at or after a time.
 
-A broker looks for a time only in the first segment that may contain it. If all records of that
-segment are deleted, and the segment itself is not yet (``DeleteRecords`` or retention moved the
-log's start, and ``log.retention.check.interval.ms`` has not passed since), or if a cleaner has left
-only empty batches in it, the broker finds nothing there and does not look further (Kafka 4.1,
+A broker looks for a time only in the first segment that may contain it. It finds nothing there, and
+does not look further, if all records of that segment are deleted but the segment itself is not yet
+(``DeleteRecords`` or retention moved the log's start, and ``log.retention.check.interval.ms`` has
+not passed since), or if a cleaner has left only empty batches in it (Kafka 4.1,
 ``UnifiedLog.fetchOffsetByTimestamp``). A range from that time on would then begin at the log's end,
-and leave out all that the log has.
+and leave out everything that the log contains.
 
 So the broker is believed only if what was read agrees with it. If a response that could contradict
 it is missing, or a record cannot be read, the broker is asked again.
@@ -50,8 +50,8 @@ CONTRADICTION = (
 
 @dataclass(frozen=True, slots=True)
 class DeniedLog:
-    """A log whose broker finds no record at or after ``time_ms``, although the latest timestamp may
-    be. ``latest_offset``: the record with that timestamp, deleted or not."""
+    """A log whose broker finds no record at or after ``time_ms``, although its latest timestamp may
+    be that late. ``latest_offset``: the record with that timestamp, deleted or not."""
 
     time_ms: int
     leader: Leader

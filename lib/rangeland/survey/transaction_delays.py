@@ -1,7 +1,9 @@
-"""What cannot be read yet: how far logs are committed, and which transaction delays the rest.
+"""Finds out what cannot be read yet: how far logs are committed, and which transaction delays the
+rest.
 
-For display only, so there are no errors: anything unavailable (a missing leader, a batch larger
-than the request, a record without a timestamp) is left out. Three or four requests per leader.
+This is for display only, so there are no errors: anything unavailable (a missing leader, a batch
+larger than the request, a record without a timestamp) is left out. It takes three or four requests
+per leader.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ from rangeland.survey.record_times import FirstRecord, first_times
 
 @dataclass(frozen=True, slots=True)
 class LogEnds:
-    """The end of a log for readers of everything (``high_watermark``) and of committed records
-    (``last_stable_offset``). ``transaction`` is open between them; ``began_at_ms`` is the timestamp
-    of its first record."""
+    """The end of a log, for readers of all records (``high_watermark``) and of committed records
+    only (``last_stable_offset``). ``transaction`` is open between the two; ``began_at_ms`` is the
+    timestamp of its first record."""
 
     high_watermark: int
     last_stable_offset: int

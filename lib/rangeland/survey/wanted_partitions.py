@@ -1,7 +1,7 @@
-"""The partitions that a survey wants, according to a view of the cluster.
+"""Decides which partitions of a cluster a survey needs, from a view of its metadata.
 
 Pure: a view and a request in, a frozen value or an error out. The caller decides whether to ask
-again for what is missing, and when to go on without it.
+again for missing partitions, and when to continue without them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ NO_LEADER: Final = "it has no leader"
 
 
 class NoTopicMatches(JobFileError):
-    """The cluster has no topic that matches the pattern of a job, which may have landed some."""
+    """The cluster has no topic that matches the pattern of a job; the job may have landed some
+    before."""
 
 
 class UnknownTopic(JobFileError):
@@ -45,13 +46,13 @@ class UnmatchedPattern(UnknownTopic):
 
 
 class ChangedMeanwhile(Unreachable):
-    """A topic was created again or a leader has moved during a survey: its results so far may
-    belong to another log."""
+    """A topic was recreated, or a leader has moved, during a survey: its results so far may belong
+    to another log."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedPartitions:
-    """The partitions that a survey wants, with their leaders, and what is absent."""
+    """The partitions that a survey wants, with their leaders, and which partitions are absent."""
 
     leaders: Mapping[Partition, Leader]
     leaderless: Mapping[Partition, str]
@@ -72,8 +73,9 @@ class WantedPartitions:
         return replace(self, absent=replace(self.absent, unreachable=unreachable))
 
     def move_to(self, later: WantedPartitions) -> WantedPartitions:
-        """The same partitions with their leaders in a later view. What was given up stays so.
-        Raises ChangedMeanwhile if a partition belongs to another incarnation of its topic now."""
+        """The same partitions with their leaders in a later view. Partitions that were given up
+        remain so. Raises ChangedMeanwhile if a partition now belongs to another incarnation of its
+        topic."""
         moved = {p: leader for p, leader in later.leaders.items() if p in self.leaders}
         for partition, leader in moved.items():
             before = self.leaders[partition].topic_id
@@ -96,8 +98,8 @@ def wanted_partitions(
     *,
     numbered_per_broker: bool = False,
 ) -> WantedPartitions:
-    """The wanted partitions in a view. ``named_brokers``: the brokers that the job names, where the
-    cluster does not list them itself.
+    """The wanted partitions in a view. ``named_brokers``: the brokers that the job names, if the
+    cluster does not list its brokers itself.
 
     Raises UnknownTopic for a topic or partition that does not exist according to the view,
     Unreachable for one that may exist in a moment, and JobFileError for a topic that this client
@@ -136,9 +138,9 @@ def wanted_partitions(
 
 
 def _why_unusable(leader: Leader, mark: LogMark | None) -> str | None:
-    """Why a leader in a view cannot be asked, if it cannot. Leader epochs only grow in a log, so
-    metadata that names the leader of an earlier epoch than the last landing was read in is stale:
-    that broker may have other records than the log. Without topic ids it may be another log."""
+    """Why a leader in a view cannot be asked; None if it can. Leader epochs only grow in a log, so
+    metadata is stale if its leader's epoch is earlier than the one in which the last landing was
+    read: that broker may have different records. Without topic ids, it may also be another log."""
     if leader.address is None:
         return NO_LEADER
     if mark is None or mark.epoch is None or leader.epoch is None or leader.epoch >= mark.epoch:
@@ -178,7 +180,7 @@ def topic_names(view: ClusterView, request: SurveyRequest) -> list[str]:
 
 
 def _is_meant(topic: str, request: SurveyRequest) -> bool:
-    """A topic that was landed before may no longer be part of the job."""
+    """Whether the job still includes this topic, which may only have been landed before."""
     return request.topic_pattern is not None and matches(request.topic_pattern, topic)
 
 
@@ -257,7 +259,7 @@ def silent_brokers(unanswered: Mapping[str, str], request: SurveyRequest) -> Map
 
 
 def why_incomplete(leaderless: Mapping[Partition, str], silent: Mapping[str, str]) -> str | None:
-    """What leaders are missing, in words; None if none are."""
+    """Which leaders are missing, in words; None if none are."""
     if leaderless:
         examples = (
             str(p) if why == NO_LEADER else f"{p} ({why})"
@@ -270,6 +272,6 @@ def why_incomplete(leaderless: Mapping[Partition, str], silent: Mapping[str, str
 
 
 def may_be_given_up(missing: Collection[Partition], total: int, request: SurveyRequest) -> bool:
-    """Whether a survey of ``total`` partitions may continue without these once its time is up: if
-    the policy holds partitions, and there are others."""
+    """Whether a survey of ``total`` partitions may continue without these once its time is up. It
+    may if the policy holds partitions, and there are others."""
     return request.tolerates_missing_leaders and len(missing) < total
