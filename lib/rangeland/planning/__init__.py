@@ -1,2 +1,2 @@
-"""Plans as arithmetic: bounds, ranges, slices, limits, coverage, policy, proof. No clock, no
+"""The arithmetic of plans: bounds, ranges, slices, limits, coverage, policy, proof. No clock, no
 I/O."""

@@ -1,7 +1,7 @@
 """Finds the losses of absent partitions: gone from the cluster, or unreadable for now. Pure.
 
-A partition that is gone is a loss. A partition without a leader is not, nor are offsets that an
-open transaction holds back: runs wait for both. A partition whose broker goes down while it is read
+A partition that is gone is a loss. A partition without a leader is not a loss, nor are offsets that
+an open transaction delays: runs wait for both. A partition whose broker goes down while it is read
 is not a loss either: a policy may hold it once ``no_progress_ms`` have passed, and the next survey
 shows whether it is back.
 """
@@ -71,8 +71,8 @@ def _landed_partitions(request: RangeRequest, position: JobPosition) -> set[Part
 
 
 def _vanished_loss(partition: Partition, offset: int, what: str, survey: Survey) -> Loss:
-    """The loss of a partition that is gone. It is not sure if the topic may only be hidden, which
-    brokers before 0.11 do not distinguish."""
+    """The loss of a partition that is gone. The loss is uncertain if the topic may only be hidden,
+    which brokers before 0.11 do not distinguish."""
     may_be_hidden = partition.topic in survey.absent.unseen_topics
     evidence = f"the cluster no longer names this {what}"
     if may_be_hidden:
@@ -115,14 +115,14 @@ def _fits(pattern: str, topic: str) -> bool:
 
 
 def as_lagging_replica(loss: Loss) -> Loss:
-    """The loss as unreachable: a replica may lag, so offsets that it lacks are not lost until the
-    leader says so."""
+    """The loss, made unreachable: a replica may lag, so offsets that it lacks are not lost until
+    the leader says so."""
     evidence = f"{loss.evidence}, a replica that may lag; its leader is down"
     return replace(loss, kind=LossKind.UNREACHABLE, evidence=evidence)
 
 
 def as_open_transaction(loss: Loss, survey: Survey) -> Loss:
-    """The loss as unreachable if the log has these offsets and an open transaction holds them back;
+    """The loss, made unreachable if the log has these offsets but an open transaction delays them;
     otherwise the same loss."""
     end = survey.lookups.uncommitted_ends.get(loss.partition, 0)
     if loss.kind is not LossKind.TRUNCATED or loss.until_offset > end:

@@ -1,8 +1,8 @@
 """Resolves the bounds of a request to ranges of the logs that the cluster has.
 
-Pure arithmetic over a survey and a checkpoint. The result has a range, a loss or a held partition
-for every partition. A request that makes no sense (from after until, a partition that does not
-exist) is an error here, never an empty success later.
+Pure arithmetic on a survey and a checkpoint. The result has a range, a loss or a held partition for
+every partition. A request that makes no sense (``from`` is after ``until``, a partition does not
+exist) is an error here, rather than an empty success later.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from rangeland.wording import utc_time
 @dataclass(frozen=True, slots=True)
 class ResolvedRequest:
     """The ranges to read, the losses that a policy allows, and held partitions; or only the losses
-    that fail. ``notes`` are warnings about uncertainties."""
+    that end the run. ``notes`` are warnings about uncertainties."""
 
     ranges: tuple[Range, ...]
     losses: tuple[DecidedLoss, ...] = ()
@@ -94,10 +94,10 @@ def resolve(
     position: JobPosition,
     overwritten: Sequence[Loss] = (),
 ) -> ResolvedRequest:
-    """The ranges of all requested partitions, sorted by partition. What has landed is not lost,
-    even if the log no longer has it. Partitions that were held at first existed in the first run,
-    which could not read them: they begin where it would have begun. ``overwritten`` are losses of
-    landed offsets, which a survey of the checkpoint does not show.
+    """The ranges of all requested partitions, sorted by partition. Offsets that have landed are not
+    lost, even if the log no longer has them. Partitions that the first run held, because it could
+    not read them, begin where that run would have begun. ``overwritten`` are losses of landed
+    offsets that a survey of the checkpoint does not show.
 
     Raises JobFileError for a request that makes no sense.
     """
@@ -131,7 +131,7 @@ def _lower_bound(
     bound = request.from_bounds.of(partition)
     if not isinstance(bound, FromCheckpoint) or partition in position.checkpoint:
         return bound
-    # A partition that appears after the first landing has only newer records.
+    # A partition that is created after the first landing has only newer records.
     is_first_run = not position.checkpoint or partition in position.held_at_first
     return request.first_run if is_first_run else Earliest()
 
@@ -197,8 +197,8 @@ def _resolve_one(
 
 
 def _uncovered_losses(losses: list[Loss], topic_id: str | None, covered: Coverage) -> list[Loss]:
-    """The losses, without covered offsets that have expired since. Truncated offsets stay: these
-    losses are also warnings."""
+    """The losses, without covered offsets that have expired since. Truncated offsets are kept:
+    their losses also serve as warnings."""
     remaining: list[Loss] = []
     for loss in losses:
         if not loss.kind.traits.is_before_log_start:
@@ -268,8 +268,8 @@ def _check_from_is_not_after_until(
     until_offset: int,
     mark: LogMark | None,
 ) -> None:
-    """Raises JobFileError for from after until, unless the log itself moved back or is empty, and
-    Unreachable if only the offsets of two times are."""
+    """Raises JobFileError if ``from`` is after ``until``, unless the log itself moved back or is
+    empty. Raises Unreachable if the times are in order, and only their offsets are not."""
     past_the_end = from_offset > log.end_offset and not isinstance(upper, AtOffset | AtTime)
     already_passed = mark is not None and from_offset == mark.until_offset
     if past_the_end or already_passed:
@@ -300,7 +300,7 @@ def _check_from_is_not_after_until(
 def losses_outside(
     log: LogState, from_offset: int, until_offset: int, needed_until: int
 ) -> list[Loss]:
-    """The offsets of a range that its log no longer has, or does not have up to
+    """The offsets of a range that its log no longer has, or does not have although they are before
     ``needed_until``."""
     losses = []
     if from_offset < log.start_offset and from_offset < until_offset:
@@ -318,7 +318,7 @@ def losses_outside(
 def _inexact_notes(
     begins: Mapping[Partition, Bound | None], until: Bounds, survey: Survey, ranges: list[Range]
 ) -> list[str]:
-    """Notes for bounds by time, where the offset of a time is known only roughly."""
+    """Notes for bounds by time, if the offset of a time is known only roughly."""
     notes = []
     inexact = survey.lookups.inexact_times
     for r in ranges:

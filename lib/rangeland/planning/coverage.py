@@ -1,8 +1,8 @@
 """The coverage rule: an offset is landed in a table once, whichever kind of plan lands it.
 
-What is covered, with or without rows, and what other unfinished plans hold are interval lists per
-partition and topic incarnation, since the offsets of a topic that was deleted and created again
-mean other records. A new plan has no covered offsets, and sees which unfinished plans block it.
+The covered offsets, with or without rows, and the offsets of other unfinished plans are interval
+lists per partition and topic incarnation, since the offsets of a recreated topic refer to other
+records. A new plan has no covered offsets, and sees which unfinished plans block it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Coverage:
     intervals: Mapping[tuple[Partition, str | None], list[Interval]] = field(default_factory=dict)
 
     def of(self, partition: Partition, topic_id: str | None) -> list[Interval]:
-        """The offsets of this incarnation of the partition that are covered. An unknown id matches
-        every incarnation: better to land too little and say so than to land twice."""
+        """The covered offsets of this incarnation of the partition. An unknown id matches every
+        incarnation: it is better to land too little, and say so, than to land twice."""
         if topic_id is None:
             return merge(i for (p, _), x in self.intervals.items() if p == partition for i in x)
         known = self.intervals.get((partition, topic_id), [])

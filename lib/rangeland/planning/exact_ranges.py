@@ -1,6 +1,6 @@
-"""Makes plans of given ranges, such as holes and quarantined offsets, without resolving bounds.
+"""Makes plans for given ranges, such as holes and quarantined offsets, without resolving bounds.
 
-As in ``plan_builder``, this is pure arithmetic over a survey and a position.
+As in ``plan_builder``, this is pure arithmetic on a survey and a position.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def draft_exact_ranges(
     overwritten: Sequence[Loss] = (),
 ) -> PlanDraft:
     """Drafts a plan of exactly these ranges, whether they have landed before or not. It is empty if
-    the log no longer has them and the policy is to fail; what a policy skips is recorded as lost.
-    Where offsets are ``overwritten``, the log's present records are landed.
+    the log no longer has them and the policy is to fail; skipped offsets are recorded as lost.
+    At ``overwritten`` offsets, the log's present records are landed.
     Leaves out partitions that are not in the survey. Applies no limits."""
     policy = terms.request.policy
     surveyed = _surveyed(ranges, survey)
@@ -44,7 +44,7 @@ def draft_exact_ranges(
     resolved = apply_policy(policy, surveyed, [*gone, *rewritten])
     skipped = tuple(x for x in resolved.losses if x in rewritten)
     lost = [x for x in resolved.losses if x.kind.traits.is_for_good]
-    # Offsets that may still appear are not recorded as gone: they stay missing.
+    # Offsets that may still appear are not recorded as gone: they remain missing.
     still_missing = [
         x for x in resolved.losses if not x.kind.traits.is_for_good and x not in skipped
     ]
@@ -68,9 +68,9 @@ def draft_exact_ranges(
 def draft_ranges_in_log(
     terms: PlanTerms, survey: Survey, position: JobPosition, ranges: Iterable[Range]
 ) -> PlanDraft:
-    """Drafts a plan of what the logs have of these ranges, whatever the policy; the rest is
-    ``held``. The ranges do not depend on each other: a loss in one leaves others of its partition
-    in the plan."""
+    """Drafts a plan of the parts of these ranges that the logs have, whatever the policy; the rest
+    is ``held``. The ranges do not depend on each other: a loss in one leaves the partition's other
+    ranges in the plan."""
     with_losses = [(r, _find_losses(r, survey)) for r in _surveyed(ranges, survey)]
     readable = [part for r, losses in with_losses for part in without_losses([r], losses)]
     draft = draft_exact_ranges(terms, survey, position, readable)

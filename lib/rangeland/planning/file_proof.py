@@ -1,11 +1,11 @@
-"""The proof of the files: every row that the receipts have counted is in one file, and once.
+"""Proves the files: every row that the receipts have counted is in exactly one file, once.
 
 A file that is lost between a task and its plan's outcome would leave a hole that counts as landed,
 and a file that is named twice would land its rows twice. So the rows of files are compared with the
-counts of receipts, by slice where files are of one slice, and otherwise in sum.
+counts of receipts: by slice if a file has the rows of one slice, otherwise in total.
 
-A transform may make any number of rows of a record, and its receipts count records: then only the
-names of files are checked, and the quarantine, which holds what no transform has seen.
+A transform may make any number of rows from a record, while its receipts count records. Then only
+the names of files are checked, and the quarantine, whose contents no transform has seen.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def prove_files(
     are_transformed: bool = False,
 ) -> None:
     """Checks the files of a plan, or of a part of it, against the receipts of the slices that were
-    read for them. Raises ProofFailed for rows that are missing or too many, for files that are
-    named twice, and for a batch in quarantine without its bytes."""
+    read for them. Raises ProofFailed if rows are missing or there are too many, if files are named
+    twice, and if a batch in quarantine lacks its bytes."""
     _check_named_once(one.file for one in files)
     if not are_transformed:
         _check_rows_agree(plan, receipts, files)
@@ -53,7 +53,7 @@ def _check_rows_agree(
     plan: Plan, receipts: Mapping[int, Receipt], files: Sequence[WrittenFile]
 ) -> None:
     """Checks rows by slice. The slices without a file of their own are checked together, against
-    all other files: a slice whose only file is lost is then among them."""
+    all other files; they include any slice whose only file is lost."""
     rows = sum_by_key((_place_of(f.range), f.file.rows) for f in files)
     landed: dict[_Place, int] = {}
     for s in plan.slices:

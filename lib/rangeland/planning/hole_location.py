@@ -22,15 +22,15 @@ from rangeland.planning.table_audit import (
 @dataclass(frozen=True, slots=True)
 class LocatedHoles:
     """Parts of landed ranges whose rows are gone, each with the topic id of its log. ``shared``
-    parts belong to two incarnations of a topic, and it is unknown whose rows are gone.
-    ``leaves_more``: at some of these offsets the rows of a later incarnation are also gone."""
+    parts belong to two incarnations of a topic, and it is unknown of which one the rows are gone.
+    ``leaves_more``: at some of these offsets, the rows of a later incarnation are gone too."""
 
     ranges: tuple[Range, ...]
     shared: tuple[Range, ...] = ()
     leaves_more: bool = False
 
     def are_all_in(self, planned: Iterable[Range]) -> bool:
-        """Whether nothing stays missing once these ranges have landed."""
+        """Whether nothing is missing any more once these ranges have landed."""
         is_alone = not (self.shared or self.leaves_more)
         return is_alone and not uncovered_parts(self.ranges, coverage_of(planned))
 
@@ -40,9 +40,9 @@ def locate_holes(
     holes: Iterable[Range],
     intervals: Mapping[Partition, IntervalArrays],
 ) -> LocatedHoles:
-    """The holes as parts of landed ranges. Where several incarnations of a topic have landed, an
-    offset that is in none of the ``intervals`` lacks the rows of all of them, and the oldest comes
-    first."""
+    """The holes as parts of landed ranges. If several incarnations of a topic have landed, an
+    offset that is in none of the ``intervals`` lacks the rows of all of them, and the oldest
+    incarnation comes first."""
     uncounted, holes = _split_mixed(landed_ranges, holes, intervals)
     newest = _parts_of(reversed(landed_ranges), holes)
     unique = [part for r in newest for part in _outside(r, _of_others(landed_ranges, r))]
@@ -61,8 +61,8 @@ def _split_mixed(
     holes: Iterable[Range],
     intervals: Mapping[Partition, IntervalArrays],
 ) -> tuple[list[Range], list[Range]]:
-    """The holes in which rows of two incarnations are counted together, and some are there; and
-    the others."""
+    """The holes in which rows of two incarnations are counted together and some of these rows are
+    present; and the other holes."""
     by_partition = group_by(landed_ranges, lambda r: r.range.partition)
     uncounted: list[Range] = []
     others: list[Range] = []

@@ -1,12 +1,12 @@
 """Decides whether a log is still the one that was landed, or was recreated, truncated or
 overwritten.
 
-The topic id decides, where brokers have ids. Otherwise the leader epoch does, which only grows
+The topic id decides, if brokers have ids. Otherwise the leader epoch decides, which only grows
 within one incarnation of a topic: a lower epoch means that the topic was recreated, and the end
-offset of the epoch of the last landing shows how far that log still goes. Brokers before 0.11 have
-neither: a log that is shorter than it was counts as truncated, and a recreated one that has grown
-past the checkpoint cannot be detected. Before 2.8, neither can a recreated log that has had as
-many leaders as the old one.
+offset of the last landing's epoch shows how far the landed log still reaches. Brokers before 0.11
+have neither: a log that is shorter than before counts as truncated, and a recreated log that has
+grown past the checkpoint cannot be detected. With brokers before 2.8, a recreated log that has had
+as many leaders as the old one cannot be detected either.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from rangeland.planning.coverage import Coverage
 
 @dataclass(frozen=True, slots=True)
 class LogMark:
-    """The checkpoint of one partition: where the last landing ended, in which incarnation, and the
-    leader epoch then, if known. ``epoch_is_later``: the epoch is that of the log's last batch,
-    after the mark; records before the mark may have an earlier one, so a lower epoch proves nothing
-    about a longer log."""
+    """The checkpoint of one partition: where the last landing ended, in which incarnation, and in
+    which leader epoch, if known. ``epoch_is_later``: the epoch was read from the log's last batch,
+    which is after the mark. Records before the mark may have an earlier epoch, so a lower one
+    proves nothing about a longer log."""
 
     until_offset: int
     topic_id: str | None = None
@@ -33,7 +33,8 @@ class LogMark:
 
 
 def may_be_same(topic_id: str | None, other: str | None) -> bool:
-    """Whether two incarnations of a topic may be one. An unknown id matches every incarnation."""
+    """Whether two incarnations of a topic may be the same. An unknown id matches every
+    incarnation."""
     return topic_id is None or other is None or topic_id == other
 
 
@@ -41,8 +42,8 @@ def checkpoint_after(
     checkpoint: Mapping[Partition, LogMark], losses: Iterable[DecidedLoss]
 ) -> dict[Partition, LogMark]:
     """The checkpoint after a plan with these losses: a partition that was held stays where it was,
-    and one whose log ended earlier than planned continues from that end. Later plans leave out what
-    has landed after it."""
+    and a partition whose log ended earlier than planned continues from that end. Later plans leave
+    out what has landed beyond it."""
     marks = dict(checkpoint)
     for loss in sorted(losses, key=lambda x: x.from_offset, reverse=True):
         mark = marks.get(loss.partition)
@@ -83,8 +84,8 @@ def is_recreated(mark: LogMark, log: LogState) -> bool:
 
 
 def may_be_behind(mark: LogMark, log: LogState) -> bool:
-    """Whether the log ends below the mark and nothing else shows that it is another log: the high
-    watermark of a new leader may lag for a moment."""
+    """Whether the log ends before the mark while nothing else shows that it is another log: the
+    high watermark of a new leader may lag for a moment."""
     if log.end_offset >= mark.until_offset:
         return False
     if mark.topic_id is not None and log.leader.topic_id is not None:
@@ -113,9 +114,10 @@ def recreation_loss(mark: LogMark, log: LogState) -> Loss:
 
 
 def why_indistinguishable(loss: Loss, log: LogState, covered: Coverage) -> str:
-    """The reason why the offsets of a new incarnation cannot be distinguished from the landed ones,
-    or "": one of the two has no topic id, and the new log reaches the landed offsets or will. Such
-    an incarnation is never skipped: its offsets would count as landed, and be left out silently."""
+    """Why the offsets of a new incarnation cannot be distinguished from the landed ones, or "". The
+    reason is that one of the two has no topic id, and the new log reaches the landed offsets, or
+    will. Such an incarnation is never skipped: its offsets would count as landed, and be left out
+    silently."""
     if loss.kind is not LossKind.RECREATED:
         return ""
     if log.leader.topic_id is None:
@@ -149,8 +151,8 @@ def is_known(loss: Loss, losses: Iterable[Loss]) -> bool:
 
 
 def overwrite_loss(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
-    """The loss of the rest of an entry, where offsets are bytes and the mark is inside it. An entry
-    ended at the mark when it was landed, so the log was truncated and overwritten."""
+    """The loss of the rest of an entry, if offsets are bytes and the mark is inside the entry. An
+    entry ended at the mark when that was landed, so the log was truncated and overwritten."""
     start, end = survey.lookups.entries.get(
         (log.partition, mark.until_offset), (mark.until_offset, 0)
     )
@@ -164,7 +166,7 @@ def overwrite_loss(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
 
 
 def changes_since(mark: LogMark, survey: Survey, log: LogState) -> tuple[LogMark, list[Loss]]:
-    """The mark to go on from, and the losses in the log since this mark was made."""
+    """The mark to continue from, and the losses in the log since this mark was made."""
     if is_recreated(mark, log):
         fresh = LogMark(log.start_offset, log.leader.topic_id, log.leader.epoch)
         return fresh, [recreation_loss(mark, log)]
@@ -181,7 +183,7 @@ def changes_since(mark: LogMark, survey: Survey, log: LogState) -> tuple[LogMark
 
 def is_still_lost(kind: LossKind, mark: LogMark | None, log: LogState) -> bool:
     """Whether the loss for which a partition is held at its checkpoint still exists, according to a
-    survey. A loss that only reading can find counts for as long as the log has that offset."""
+    survey. A loss that is only found by reading counts for as long as the log has that offset."""
     checkpoint = 0 if mark is None else mark.until_offset
     match kind:
         case LossKind.CORRUPT | LossKind.MISSING | LossKind.UNDECODABLE:

@@ -1,7 +1,7 @@
 """Arithmetic on sorted lists of half-open intervals ``[from, until)``.
 
-Coverage, holes and slices are all interval questions; they are answered here, once. Lists hold
-sorted, non-empty intervals that neither touch nor overlap: ``merge`` makes one.
+Coverage, holes and slices all come down to intervals, so the arithmetic is here, once. Lists
+contain sorted, non-empty intervals that neither touch nor overlap; ``merge`` makes such a list.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ class JobPosition:
 
     checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
     covered: Coverage = field(default_factory=Coverage)
-    """The offsets in ranges of prepared or landed outcomes, whichever job made them: no new plan
-    has them, whether or not they have rows."""
+    """The offsets in the ranges of prepared or landed outcomes, whichever job made them. No new
+    plan includes them, whether or not they have rows."""
     sequence: int = 1
     """The sequence of the next plan."""
     held_at_first: frozenset[Partition] = frozenset()

@@ -1,7 +1,8 @@
 """Decides whether a log seems to end too early only because its leader lags.
 
-For a moment the high watermark of a new leader may be below the checkpoint or a requested offset; a
-log that is really shorter stays so. Pure: the caller surveys again as long as ``judge_draft`` asks.
+The high watermark of a new leader may be below the checkpoint or a requested offset for a moment; a
+log that is really shorter remains so. Pure: the caller surveys again as long as ``judge_draft``
+asks for it.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ def judge_draft(
     draft: PlanDraft, checkpoint: Mapping[Partition, LogMark], survey: Survey, waited_s: float
 ) -> SurveyAgain | None:
     """Asks for another survey if a later one may not show the losses of this draft. Returns None if
-    the draft counts, whether losses fail or the plan can be entered, and once ``LAGGING_S`` have
-    been spent on surveys. Losses that do not fail only matter here if the log ends before them."""
+    the draft counts, whether its losses end the run or its plan can be entered, and also once
+    ``LAGGING_S`` have been spent on surveys. Losses that do not end the run matter here only if the
+    log ends before them."""
     if draft.failing is not None:
         losses = draft.failing.losses
     else:
@@ -54,8 +56,8 @@ def may_lag(
 
 
 def is_beyond_end(loss: Loss, survey: Survey) -> bool:
-    """Whether the log does not reach the end of the loss, and has replicas that decide how far it
-    can be read. Brokers before 2.2 report an end that lags; newer ones report none until the
-    leader has caught up."""
+    """Whether the log does not reach the end of the loss, and its replicas determine how far it can
+    be read. Brokers before 2.2 report an end that lags; newer ones report none until the leader has
+    caught up."""
     log = survey.logs.get(loss.partition)
     return log is not None and log.leader.copies > 1 and loss.until_offset > log.end_offset

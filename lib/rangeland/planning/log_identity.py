@@ -1,15 +1,15 @@
 """Judges whether the logs that were read for a plan are still the logs that it was made for.
 
-A topic may be deleted and created again while it is read, and an unclean election may replace the
-end of a log: rows read before and after that belong to different logs. Topic ids, where brokers
-have them, show a recreated topic, and leader epochs an unclean election; older brokers at least
-report where a log ends.
+A topic may be recreated while it is read, and an unclean election may replace the end of a log.
+Rows read before and after that belong to different logs. Topic ids, if brokers have them, reveal a
+recreated topic, and leader epochs reveal an unclean election; older brokers at least report where a
+log ends.
 
 ``judge_logs`` judges by metadata first. That is enough if brokers have topic ids and no leader has
 been elected since. Otherwise it returns a question, and judges again with the answer: the ends and
-epochs of the uncertain logs, and, where topics have no ids, a fingerprint of each log, as it was
-before reading and as it is now; if several drivers share a plan, as it was before each of them read
-its part. ``landing/execution/final_log_check`` asks.
+epochs of the uncertain logs and, if topics have no ids, fingerprints of each log from before the
+reading and from now. If several drivers share a plan, there are fingerprints from before each of
+them read its part. ``landing/execution/final_log_check`` asks.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ Logs for which no broker answered are left out."""
 
 @dataclass(frozen=True, slots=True)
 class PartRead:
-    """The partitions of which a driver has read a part of a shared plan, and the fingerprints that
-    their logs had before."""
+    """The partitions that a driver has read for its part of a shared plan, and the fingerprints
+    that their logs had before."""
 
     partitions: frozenset[Partition]
     fingerprints: Fingerprints
@@ -62,7 +62,7 @@ class LogEvidence:
     """Whether a newly elected leader still has time to catch up."""
     fingerprints: Fingerprints | None = None
     parts: tuple[PartRead, ...] = ()
-    """What was handed in earlier, by this driver or others."""
+    """The parts that were handed in earlier, by this driver or others."""
 
 
 # --- judgements ---------------------------------------------------------------------------
@@ -75,8 +75,8 @@ class Unchanged:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Some logs have lost what was read, or were recreated. ``losses``: each with the leader epoch
-    that its log has now."""
+    """Some logs have lost what was read from them, or were recreated. ``losses``: each with the
+    leader epoch that its log has now."""
 
     losses: Mapping[Loss, int | None] = field(default_factory=dict)
 
@@ -86,8 +86,8 @@ class Changed:
         return {p: replace(mark, epoch=epochs.get(p, mark.epoch)) for p, mark in marks.items()}
 
     def regrown_offsets(self, plan: Plan, receipts: Iterable[Receipt]) -> dict[DecidedLoss, int]:
-        """The truncated offsets at which these receipts, of a later reading, have other records,
-        each with the leader epoch they were read in."""
+        """The truncated offsets at which these receipts, from a later reading, have other records,
+        each with the leader epoch in which they were read."""
         ends = {p: mark.until_offset for p, mark in marks_of(plan, receipts).items()}
         return {
             replace(loss, until_offset=ends[loss.partition]).with_action(Action.SKIP): epoch
@@ -122,8 +122,8 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class AskSurvey:
-    """Survey the logs with these marks, which metadata does not confirm; or survey them again: the
-    high watermark of a newly elected leader may lag for a moment."""
+    """Survey the logs with these marks, because metadata does not confirm them; or survey them
+    again, because the high watermark of a newly elected leader may lag for a moment."""
 
     marks: Mapping[Partition, LogMark]
 
@@ -185,8 +185,8 @@ def _judge_survey(
 def _judge_bytes(
     logs: Mapping[Partition, LogState], fingerprints: Fingerprints, evidence: LogEvidence
 ) -> FinalJudgement:
-    """The judgement by the fingerprints of these logs now, compared with those from before this
-    driver read them, and before each part was read that was handed in."""
+    """The judgement by the present fingerprints of these logs, compared with those from before this
+    driver read them, and from before each handed-in part was read."""
     compared_at = evidence.compared_at
     why_none = "its broker did not answer before it was read"
     before = evidence.fingerprints_before
@@ -207,10 +207,10 @@ def _compare_bytes(
     compared_at: Mapping[Partition, int],
     why_none: str,
 ) -> FinalJudgement:
-    """The judgement by the fingerprints of these logs before and now. There is nothing to compare
+    """The judgement by earlier and present fingerprints of these logs. There is nothing to compare
     if a log had no complete batch small enough to fetch, or if its bytes have expired since. A
     replica's bytes are as good as its leader's, but it may not have them yet. ``why_none``: why
-    there may be no fingerprint from before."""
+    there may be no earlier fingerprint."""
     for partition in logs:
         checksum = fingerprints.get(partition)
         if checksum is not None and before.get(partition) not in (None, checksum):
@@ -239,8 +239,8 @@ def offsets_to_compare(plan: Plan, offsets_are_bytes: bool) -> dict[Partition, i
 
 def marks_of(plan: Plan, receipts: Iterable[Receipt]) -> dict[Partition, LogMark]:
     """The marks up to which partitions were read, each with the incarnation of the topic and the
-    leader epoch that it had when planned. What was lost was not read, and a receipt
-    ends where the rest of its slice is held."""
+    leader epoch that it had when planned. Lost offsets were not read, and a receipt ends where the
+    rest of its slice is held."""
     ends: dict[Partition, int] = {}
     for receipt in receipts:
         lost = [x.interval for x in receipt.losses_by(Action.SKIP)]

@@ -1,13 +1,13 @@
-"""Decides whether a log has reached the end of a range: arithmetic over a survey, without a clock.
+"""Decides whether a log has reached the end of a range: arithmetic on a survey, without a clock.
 
 An offset is reached when the log ends at or after it. A time is reached when the log has a record
-at or after it: only then does no later record change "the first offset at or after this time",
-where a range by time ends. Compaction and retention do, if they remove that record: the next range
-then begins later, and older records between the two are in neither. A partition without writes
-never reaches a time, so a caller may accept its silence some time later; this is a guess, and is
-called ``idle``, not ``reached``. Brokers that only know when segments were written prove a time by
-a later segment, if they report where segments begin; otherwise a caller can only wait for it to
-count as idle.
+at or after it. From then on, later records no longer change the first offset at or after this time,
+where a range by time ends. Compaction and retention still change it if they remove that record: the
+next range then begins later, and older records between the two are in neither range. A partition
+without writes never reaches a time, so a caller may accept it as complete some time later; this is
+a guess, and is called ``idle``, not ``reached``. For brokers that only know when segments were
+written, a later segment proves that a time was reached, if they report where segments begin;
+otherwise a caller can only wait until the partition counts as idle.
 
 A partition that a survey could not ask is waited for, even where a policy lets runs go on without
 it: nothing is known of its log.
@@ -54,8 +54,8 @@ def times_awaited(until: Bounds) -> tuple[int, ...]:
 
 
 def can_be_awaited(until: Bounds) -> bool:
-    """Whether a bound can be waited for. Only a time or an offset may still lie ahead; ``latest``
-    and a group's offset are reached by definition."""
+    """Whether it makes sense to wait for a bound. Only a time or an offset may still lie ahead;
+    ``latest`` and a group's offset are reached by definition."""
     return all(isinstance(bound, AtTime | AtOffset) for bound in until.every)
 
 
@@ -71,8 +71,8 @@ def reach(
     """One entry per partition that ``until`` names, sorted; for a number that is listed without a
     broker also one without it, if there are brokers that did not list theirs.
 
-    ``idle_after_ms`` after a time, on the clock that ``now_ms`` was read from before the
-    survey, a partition without a record that late counts as idle; None waits for the record.
+    A partition without a record that late counts as idle ``idle_after_ms`` after the time, by the
+    clock from which ``now_ms`` was read before the survey; None waits for the record.
     Partitions in ``unsettled`` are not idle: they have records of an open transaction. Without
     ``has_transactions``, a broker that answers the end of its log has no record that late. Raises
     JobFileError for a listed partition that does not exist."""
@@ -131,9 +131,9 @@ def _reach_one(
     is_guess = (log.partition, bound.time_ms) in survey.lookups.inexact_times
     if offset is not None and offset < end and (not is_guess or _has_border(log, offset)):
         return PartitionReach(log.partition, "reached", end, offset)
-    # An offset at the end may be of a record after an open transaction, which cannot be read yet,
-    # while records before it may still be committed. Without transactions the log had no such
-    # record: its end is asked for first.
+    # An offset at the end may belong to a record after an open transaction, which cannot be read
+    # yet, while records before it may still be committed. Without transactions, the log had no such
+    # record, since its end is requested first.
     is_end = offset == end and not has_transactions
     is_silent = offset is None or is_guess or is_end
     if is_silent and idle_after_ms is not None and now_ms >= bound.time_ms + idle_after_ms:

@@ -1,4 +1,5 @@
-"""Losses that end a run, and the errors that say which offsets are lost, why, and how to go on."""
+"""Losses that end a run, and the errors that say which offsets are lost, why, and how to
+continue."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ from rangeland.wording import capitalise, count_noun
 
 
 class QuarantinedBytesGone(Conflict):
-    """The quarantine no longer has bytes that it has kept for offsets."""
+    """The quarantine no longer has the bytes that it kept for some offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailingLosses:
-    """Losses that end a run, since their policy is to fail or cannot be followed."""
+    """Losses that end a run, because their policy is to fail or cannot be followed."""
 
     losses: tuple[DecidedLoss, ...]
     why_same_offsets: str = ""
@@ -53,8 +54,8 @@ def unreachable_error(losses: Sequence[Loss]) -> Unreachable:
 
 
 def range_lost_error(losses: Sequence[Loss]) -> RangeLost:
-    """One error for all losses: for each kind the first range, how many more, the cause, and how
-    to go on."""
+    """One error for all losses: for each kind the first range, how many more there are, the cause,
+    and how to continue."""
     kinds = group_by(losses, lambda loss: loss.kind)
     error = RangeLost(
         "; ".join(_name_losses(group) for group in kinds.values()),

@@ -1,8 +1,8 @@
 """Finds landed offsets at which other records were written after an election.
 
 For offsets landed by runs, the checkpoint's leader epoch shows this. Backfills also land offsets
-after the checkpoint: their plans record the leader epoch in which they were made. When a range
-meets offsets that backfills have landed, leaders are asked where the records of that epoch end.
+after the checkpoint, so their plans record the leader epoch in which they were made. If a range
+overlaps offsets that backfills have landed, leaders are asked where the records of that epoch end.
 Pure.
 """
 

@@ -1,8 +1,9 @@
 """Ranges that the checkpoint passes over because a job names a later beginning.
 
-A run with an explicit beginning moves the checkpoint there, even if it lands nothing. What lies
-between the old checkpoint and the new beginning is *passed over*: no later run lands it, since runs
-continue from the checkpoint. The job asked for this, so it is not a hole; a warning reports it.
+A run with an explicit beginning moves the checkpoint there, even if it lands nothing. The offsets
+between the old checkpoint and the new beginning are *passed over*: no later run lands them, since
+runs continue from the checkpoint. The job asked for this, so they are not a hole; a warning reports
+them.
 """
 
 from __future__ import annotations

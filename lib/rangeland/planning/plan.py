@@ -1,9 +1,9 @@
 """The plan: all ranges and slices of one run, frozen and hashed.
 
-From the moment a plan is in the ledger nothing is resolved again: retries, second attempts and
-other drivers read these ranges and no others. A plan is a value; its JSON form is the document in
-the ledger, the file of ``plan --out``, and the input of the hash. It contains no secrets: brokers
-are named, credentials are not.
+Once a plan is in the ledger, nothing is resolved again: retries, second attempts and other drivers
+read exactly these ranges. A plan is a value; its JSON form is the document in the ledger, the file
+of ``plan --out``, and the input of the hash. It contains no secrets: it names brokers, but no
+credentials.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ class Plan:
     tags: tuple[str, ...] = ()
     """Only messages with one of these tags are landed; all if empty."""
     schema_json: str = ""
-    """The schema of the rows as Delta's JSON, if they are typed: the commit adds what the table
-    lacks."""
+    """The schema of the rows as Delta's JSON, if they are typed: the commit adds the columns that
+    the table lacks."""
     cluster: Cluster | None = None
-    """The cluster that the offsets belong to; None where no broker was asked, and in old plans."""
+    """The cluster that the offsets belong to; None if no broker was asked, and in old plans."""
     repairs_all: bool = False
     """Whether the plan lands all rows of the job's topics that the table lacked when it was
     made."""
@@ -116,7 +116,7 @@ class Plan:
         return FORMAT
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; every entry names its partition in full."""
+        """The plan as plain JSON values; every entry names its partition in full."""
         return PLAN_JSON.write(self)
 
     @staticmethod
@@ -203,8 +203,8 @@ PLAN_JSON = RecordCodec(
 
 
 def contradiction(plan: Plan) -> str | None:
-    """The inconsistency in a plan, if any. Its slices must tile its ranges without the losses, so
-    that each offset is read once."""
+    """The inconsistency in a plan, if any. Its slices must tile its ranges except for the losses,
+    so that each offset is read once."""
     if len({one.index for one in plan.slices}) < len(plan.slices):
         return "two slices have the same index"
     losses = by_partition(plan.losses)
@@ -253,8 +253,8 @@ def advance(
 
 
 def in_planned_epochs(plan: Plan, slices: Iterable[Slice]) -> list[Slice]:
-    """Slices of a plan with the leader epochs that their logs had when it was made, if known: later
-    only a leader of that epoch or a later one has these logs."""
+    """Slices of a plan with the leader epochs that their logs had when it was made, if known: from
+    then on, only a leader of that epoch or a later one has these logs."""
     marks = plan.checkpoint
     return [
         replace(one, leader_epoch=mark.epoch)
@@ -265,9 +265,9 @@ def in_planned_epochs(plan: Plan, slices: Iterable[Slice]) -> list[Slice]:
 
 
 def with_own_application(plan: Plan) -> Plan:
-    """A plan that was made as the next one of its job, with an application of its own if its kind
-    has that. This is named after the hash that the plan has had until then, under the job's own
-    application and number: the hash of a plan covers both, so it cannot be in its own name."""
+    """A plan that was made as the next one of its job, with its own application if its kind has
+    one. The application is named after the hash that the plan had under the job's application and
+    number: a plan's hash covers both, so its name cannot contain its own hash."""
     if plan.kind.traits.moves_checkpoint:
         return plan
     application = plan.kind.application(plan.job, plan.hash)

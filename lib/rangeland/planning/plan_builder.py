@@ -31,7 +31,7 @@ from rangeland.planning.slices import Slicing, cut_slices
 
 @dataclass(frozen=True, slots=True)
 class PlanTerms:
-    """The parts of a job that decide its plans."""
+    """The parts of a job that determine its plans."""
 
     job: str
     application: str
@@ -41,7 +41,7 @@ class PlanTerms:
     limits: Limits
     slicing: Slicing
     kind: PlanKind
-    """The checkpoint of a run moves to where it begins, even without new records."""
+    """The checkpoint of a run moves to the run's beginning, even without new records."""
     tags: tuple[str, ...] = ()
     schema_json: str = ""
 
@@ -112,7 +112,7 @@ def _beginnings(
     terms: PlanTerms, ranges: Sequence[Range], survey: Survey, position: JobPosition
 ) -> list[Range]:
     """The beginnings to which the checkpoint moves even if nothing lands there, as empty ranges:
-    those that ``first_run`` names, and those that the request of a run names."""
+    those named by ``first_run``, and those named by the request of a run."""
     first = _first_beginnings(terms.request, ranges, survey, position)
     if not terms.kind.traits.moves_checkpoint:
         return first
@@ -122,9 +122,10 @@ def _beginnings(
 def _first_beginnings(
     request: RangeRequest, ranges: Sequence[Range], survey: Survey, position: JobPosition
 ) -> list[Range]:
-    """The beginnings of partitions to which ``first_run`` applies. It is resolved once: in the next
-    run the end of a log, or the first offset of a time, may have changed. One past the end of its
-    log is moved back to the end: what is written there later has to be landed."""
+    """The beginnings of partitions to which ``first_run`` applies. It is resolved only once,
+    because the end of a log, or the first offset of a time, may have changed by the next run. A
+    beginning past the end of its log is moved back to the end, since records written there later
+    have to be landed."""
     if isinstance(request.first_run, Earliest):
         return []
     ends = {p: log.end_offset for p, log in survey.logs.items()}

@@ -35,10 +35,10 @@ class PlanDraft:
     passed_over: tuple[Range, ...] = ()
     """Ranges that the checkpoint passes over because the job names a later beginning."""
     leaves_more: bool = False
-    """It leaves work for another plan: quarantined ranges with other isolation or tags, or missing
-    rows of a second incarnation at the same offsets."""
+    """The draft leaves work for another plan: quarantined ranges with other isolation or tags, or
+    missing rows of a second incarnation at the same offsets."""
     failing: FailingLosses | None = None
-    """Losses for which no plan can be entered: this one is empty."""
+    """Losses because of which no plan can be entered; the draft's plan is then empty."""
 
     @property
     def is_empty(self) -> bool:

@@ -32,9 +32,9 @@ class PlanKind(StrEnum):
 
     @staticmethod
     def of_application(job: str, application: str) -> PlanKind:
-        """The kind of plan that an application belongs to: for ledger entries that do not record
-        the kind (plans of version 0.1.0, and losses), and where the plan need not be read.
-        Everything else reads ``Plan.kind``."""
+        """The kind of plan that an application belongs to. This is for ledger entries that do not
+        record the kind (plans of version 0.1.0, and losses), and for callers that need not read
+        the plan. All others use ``Plan.kind``."""
         for kind in PlanKind:
             if application.startswith(f"rangeland/{job}/{kind.value}/"):
                 return kind
@@ -49,11 +49,11 @@ def backfill_kind(*, missing: bool, replace: bool) -> PlanKind:
 
 
 class WriteMode(Enum):
-    """How the rows of a plan come into the table."""
+    """How the rows of a plan are added to the table."""
 
     ADD = auto()
     REPAIR = auto()
-    """They are rows that the table has lost. If they are back, these replace them."""
+    """They are rows that the table has lost. If the lost rows are back, they are replaced."""
     REPLACE = auto()
     """They replace the table's rows of the same ranges."""
 
@@ -69,8 +69,8 @@ class PlanTraits:
     moves_checkpoint: bool = False
     """Whether a plan continues the sequence of the job's runs, which drivers of a group share."""
     resolves_bounds: bool = False
-    """Whether ranges are the job's bounds, resolved with a survey, instead of coming from the table
-    or the quarantine."""
+    """Whether the ranges come from the job's bounds, resolved with a survey, rather than from the
+    table or the quarantine."""
     reads_log: bool = True
     """Whether a plan reads the log. Otherwise it decodes bytes in quarantine, which cannot
     change."""
@@ -81,7 +81,7 @@ class PlanTraits:
     """Whether records that a plan cannot land stay in quarantine, whatever the policy."""
     given_up_for: tuple[type[RangelandError], ...] = ()
     """Errors that every attempt would meet. They end the plan without landing anything, since it
-    would block all later runs. Only for kinds without which no rows are missing."""
+    would block all later runs. Only kinds that add no missing rows can have any."""
     stays: str = ""
     """What stays where it is if the plan is given up."""
 
@@ -92,8 +92,8 @@ class PlanTraits:
 
     @property
     def may_be_given_up(self) -> bool:
-        """Whether there are errors that end a plan. Plans of such a kind hold no partitions, so one
-        that has landed nothing was given up."""
+        """Whether there are errors that end a plan. Plans of such a kind hold no partitions, so if
+        one has landed nothing, it was given up."""
         return bool(self.given_up_for)
 
     def is_given_up_for(self, error: RangelandError) -> bool:

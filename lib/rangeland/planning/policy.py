@@ -1,10 +1,10 @@
 """The policy: what to do about each kind of loss, as a value. It is decided here and nowhere else.
 
 There is no boolean for "data loss". Each kind of loss has its own action: *fail* ends the run,
-*skip* goes on and records the lost offsets, *hold* leaves that partition where it is and lands the
-others, *quarantine* keeps the bytes of what cannot be decoded and goes on. Topics may have their
-own rules: the first rule whose pattern is the topic's name, or matches all of it, decides the kinds
-that it names; the general policy decides the others.
+*skip* continues and records the lost offsets, *hold* leaves that partition where it is and lands
+the others, *quarantine* stores the bytes that cannot be decoded and continues. Topics may have
+their own rules: the first rule whose pattern is the topic's name, or matches all of it, decides the
+kinds that it names; the general policy decides the others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Policy:
     topics: tuple[TopicRule, ...]
 
     def __init__(self, topics: tuple[TopicRule, ...] = (), **actions: Action) -> None:
-        """``actions``: by the names of kinds of loss. Other kinds fail."""
+        """``actions``: actions by the names of kinds of loss. Other kinds fail."""
         by_kind = dict.fromkeys(LossKind, Action.FAIL)
         by_kind |= {LossKind(name): action for name, action in actions.items()}
         object.__setattr__(self, "actions", by_kind)
@@ -47,7 +47,7 @@ class Policy:
         return Policy((), **dict.fromkeys(LossKind, action))
 
     def action_for(self, loss: Loss) -> Action:
-        """The action for a loss. What may turn out not to be a loss is not skipped."""
+        """The action for a loss. Offsets that may turn out not to be lost are not skipped."""
         action = self.of(loss.kind, loss.partition.topic)
         may_skip = loss.is_sure and Action.SKIP in loss.kind.traits.actions
         return Action.FAIL if action is Action.SKIP and not may_skip else action
@@ -57,12 +57,12 @@ class Policy:
         return loss.with_action(self.action_for(loss))
 
     def reads_again(self, loss: Loss) -> bool:
-        """Whether a plan is read once more if this loss occurred while its log was read: a reader
-        that meets it from the beginning finds out whether it is a loss."""
+        """Whether a plan is read once more if this loss occurred while its log was read: a second
+        reading, from the beginning, finds out whether it is a loss."""
         return self.of(loss.kind, loss.partition.topic) in loss.kind.traits.read_again
 
     def of(self, kind: LossKind, topic: str) -> Action:
-        """The action that the job names."""
+        """The action that the job specifies for a kind of loss in a topic."""
         rule = next((rule for rule in self.topics if rule.matches(topic)), None)
         general = self.actions[kind]
         return general if rule is None else dict(rule.actions).get(kind, general)
@@ -87,5 +87,6 @@ class Policy:
 
     @property
     def tolerates_missing_leaders(self) -> bool:
-        """Whether a survey may go on without partitions that have no leader: some are then held."""
+        """Whether a survey may continue without partitions that have no leader, because some are
+        then held."""
         return self.ever(LossKind.UNREACHABLE, Action.HOLD)

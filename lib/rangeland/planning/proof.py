@@ -1,9 +1,9 @@
 """The proof: every offset of a plan's ranges has exactly one class, or nothing is committed.
 
-Receipts say what became of slices. They and the plan's losses must tile its ranges, and their
-counts must add up to the widths; where a policy holds a partition at an offset, its range is
+Receipts say what became of slices. Together with the plan's losses, they must tile its ranges, and
+their counts must add up to the widths. If a policy holds a partition at an offset, its range is
 shortened to the offsets that are accounted for. A plan may have the same offsets of several
-incarnations of a topic: what is known of one proves nothing about another.
+incarnations of a topic: what is known about one proves nothing about another.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ REPORT = "report this with the plan; nothing was committed"
 
 
 class _AccountedOffsets(NamedTuple):
-    """What a slice or a loss accounts for in ``[start, end)``: ``offsets`` is their number.
-    ``address`` is that of a receipt."""
+    """The offsets that a slice or a loss accounts for, in ``[start, end)``. ``offsets``: how many
+    they are. ``address``: that of the receipt."""
 
     topic_id: str | None
     start: int
@@ -48,14 +48,14 @@ class _AccountedOffsets(NamedTuple):
 
     @staticmethod
     def of_loss(loss: Loss) -> _AccountedOffsets:
-        # A plan does not record of which incarnation its losses are.
+        # A plan does not record to which incarnation its losses belong.
         counts = Counts(lost=loss.width)
         return _AccountedOffsets(None, *loss.interval, counts, (loss.interval,), loss.width)
 
 
 def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeResult]:
-    """The plan's ranges with a class for each of their offsets. Where reading stopped to hold its
-    partition, the range is shortened to the offsets that are accounted for.
+    """The plan's ranges with a class for each of their offsets. If reading stopped in order to hold
+    a partition, its range is shortened to the offsets that are accounted for.
 
     Raises ProofFailed, which names the slice or range that does not add up: a slice without a
     receipt, a receipt of other offsets, counts whose sum is not the width, and slices or receipts
@@ -113,7 +113,7 @@ def _without_held(r: Range, not_read: Iterable[Range]) -> list[Range]:
 
 
 def _check_slices_inside(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
-    """Raises ProofFailed for slices outside the ranges: they would land without being counted."""
+    """Raises ProofFailed for slices outside the ranges, which would land without being counted."""
     unplanned = receipts.keys() - {s.index for s in plan.slices}
     if unplanned:
         raise ProofFailed(
@@ -158,8 +158,8 @@ def _width(receipt: Receipt, action: Action) -> int:
 
 
 def _prove_range(r: Range, accounted: Iterable[_AccountedOffsets]) -> RangeResult:
-    """Checks that slices and losses of its incarnation tile the range: each offset is counted, and
-    none twice."""
+    """Checks that the slices and losses of its incarnation tile the range, so that each offset is
+    counted exactly once."""
     tiles = sorted(
         (
             a

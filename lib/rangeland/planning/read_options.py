@@ -1,8 +1,8 @@
 """The options with which ranges were landed, and checks that the present options are the same.
 
-An offset counts as landed only for the same cluster, isolation and tags: the rows that another
-isolation or other tags would have landed are not in the table. Options that earlier versions did
-not record are assumed to agree. Pure.
+An offset counts as landed only for the same cluster, isolation and tags: with another isolation or
+other tags, rows would have landed that are not in the table. Options that earlier versions did not
+record are assumed to agree. Pure.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _INSTEAD = "replace the rows in the table with `rangeland backfill JOB.yaml --re
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The options of a landing that decide which records its offsets have."""
+    """The options of a landing that determine which records its offsets have."""
 
     isolation: Isolation | None
-    """The isolation; None where it makes no difference."""
+    """The isolation; None if it makes no difference."""
     tags: frozenset[str]
     cluster: Cluster | None
 
@@ -45,7 +45,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class LandedRead:
-    """A range in the table, with the landing that it came from."""
+    """A range in the table, with details of the landing that it came from."""
 
     range: Range
     options: ReadOptions
@@ -58,8 +58,8 @@ class LandedRead:
 
 def with_known_addresses(cluster: Cluster, known: Iterable[Cluster]) -> Cluster:
     """The cluster with all its known addresses, including those of clusters that share an address
-    with it, directly or through others: brokers move to new addresses one at a time. A cluster with
-    another id is never included."""
+    with it, directly or through others, since brokers move to new addresses one at a time. A
+    cluster with another id is never included."""
     candidates = set(known)
     while matching := {c for c in candidates if not cluster.is_other(c)}:
         candidates -= matching
@@ -72,7 +72,7 @@ def with_known_addresses(cluster: Cluster, known: Iterable[Cluster]) -> Cluster:
 def check_landed_options_are_same(
     table: str, landed: Sequence[LandedRead], wanted: ReadOptions
 ) -> None:
-    """Raises Conflict where a range was landed with options other than the present ones."""
+    """Raises Conflict if a range was landed with options other than the present ones."""
     for read in landed:
         differences = read.options.differences(wanted)
         if not differences:
@@ -89,7 +89,7 @@ def check_landed_options_are_same(
 
 
 def check_checkpoint_options_are_same(table: str, landed: ReadOptions, wanted: ReadOptions) -> None:
-    """Raises Conflict where a checkpoint was reached with other options: records that the former
+    """Raises Conflict if a checkpoint was reached with other options: records that the former
     options left out would never land."""
     differences = landed.differences(wanted)
     if differences:
@@ -106,8 +106,8 @@ def check_checkpoint_options_are_same(table: str, landed: ReadOptions, wanted: R
 def check_checkpoint_is_of_cluster(
     table: str, position: JobPosition, survey: Survey, cluster: Cluster
 ) -> None:
-    """Raises Conflict where the checkpoint belongs to a different cluster: its offsets mean nothing
-    in these logs, and a topic with another id was not deleted and created again."""
+    """Raises Conflict if the checkpoint belongs to a different cluster: its offsets mean nothing in
+    these logs, and a topic that has another id there was not recreated."""
     planned_from = position.cluster
     if planned_from is None or not cluster.is_other(planned_from):
         return

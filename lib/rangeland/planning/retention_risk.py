@@ -18,18 +18,18 @@ ASSUMED_BYTES_PER_SECOND = 8 << 20
 MEASURED_RUNS = 3
 """How many of the newest runs are measured."""
 LEAST_MEASURED_BYTES = 64 << 20
-"""The least that a run must have read to be measured: the duration of a smaller one shows how long
-it takes to start, not how fast it reads."""
+"""The minimum that a run must have read to be measured: the duration of a smaller run shows how
+long it takes to start, not how fast it reads."""
 STARTING_MS = 60_000
 """The time between a survey and the first byte: workers have to start, other plans to finish."""
 NEARLY_FULL = 0.9
-"""The share of ``retention.bytes`` from which on a log is at risk: producers soon fill the rest."""
+"""The share of ``retention.bytes`` above which a log is at risk: producers soon fill the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSpeed:
-    """The speed at which a run is expected to read. ``is_measured``: it was measured in an earlier
-    run of the job."""
+    """The speed at which a run is expected to read. ``is_measured``: whether it was measured in an
+    earlier run of the job."""
 
     bytes_per_second: int = ASSUMED_BYTES_PER_SECOND
     is_measured: bool = False
@@ -65,7 +65,7 @@ def speed_of(runs: Sequence[tuple[int, float]]) -> ReadSpeed:
 def reading_ms(
     logs: Mapping[Partition, LogState], begins: Mapping[Partition, int], speed: ReadSpeed
 ) -> int:
-    """The time that it takes to read the logs from these beginnings to their ends."""
+    """The expected time to read the logs from these beginnings to their ends."""
     total = 0
     for partition, log in logs.items():
         log_width = log.end_offset - log.start_offset

@@ -1,8 +1,8 @@
-"""Limits how much one run takes, fairly over partitions.
+"""Limits how much one run lands, fairly across partitions.
 
-Each partition gets the same share, and what a small one does not need goes to the others. So a hot
-partition never starves the rest, and a run below its limit takes everything. Ranges are shortened
-at their end; the next run continues from there.
+Each partition gets the same share; what a small partition does not need is shared by the others. So
+a hot partition never starves the rest, and a run below its limit lands everything. Ranges are
+shortened at their end; the next run continues from there.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from rangeland.model import LogState, Partition, Range
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that one run may land; None means no limit. ``max_bytes`` counts bytes as the broker
-    stores them."""
+    """How much one run may land at most; None means no limit. ``max_bytes`` counts bytes as the
+    broker stores them."""
 
     max_records: int | None = None
     max_bytes: int | None = None
@@ -53,14 +53,14 @@ def apply_limits(
     logs: Mapping[Partition, LogState] | None = None,
     turn: int = 0,
 ) -> list[Range]:
-    """The same ranges, shortened to their partition's share. Where a log can only be cut at
-    borders, a range ends at the last border within its share, or at the first one. ``turn``: a
-    number that each run increases, so that all partitions get a share if it is less than one record
-    for each.
+    """The same ranges, shortened to their partition's share. If a log can be cut only at borders, a
+    range ends at the last border within its share, or at the first border. ``turn``: a number that
+    increases with each run, so that all partitions get a turn even if the limit is less than one
+    record for each.
 
     A partition with several ranges spends its share on them in order, so that nothing after a cut
-    is taken and a checkpoint never jumps over a hole. Estimated bytes shrink in proportion; empty
-    ranges stay as they are."""
+    is landed and a checkpoint never jumps over a hole. Estimated bytes shrink in proportion; empty
+    ranges are kept unchanged."""
     groups = [sorted(group) for group in by_partition(ranges).values()]
     # A limit by bytes takes at least one record: a larger one would otherwise never be landed.
     for limit, size_of, least in (

@@ -21,7 +21,7 @@ from rangeland.wording import count_noun
 class SliceOwners:
     """The group as one member sees it. ``owned`` are its partitions; ``owners`` are all known
     owners, by partition; ``members`` are the drivers of the job. If ``is_settled`` is False, the
-    group rebalances, and a partition without an owner may soon have one."""
+    group is rebalancing, and a partition without an owner may soon have one."""
 
     me: str
     owned: frozenset[Partition]
@@ -57,7 +57,7 @@ class ReadSlices:
 
 @dataclass(frozen=True, slots=True)
 class WaitForOthers:
-    """These slices remain, and other drivers have to read them."""
+    """These slices remain to be read, by other drivers."""
 
     slices: tuple[Slice, ...]
 
@@ -83,8 +83,8 @@ class PlanComplete:
 def member_step(
     slices: Sequence[Slice], done: Collection[int], group: SliceOwners, *, whole: bool = False
 ) -> ReadSlices | WaitForOthers | PlanComplete:
-    """The next step of one member. ``done`` are the indices of slices that are read. ``whole``: one
-    driver must read all of the plan, the owner of its first partition."""
+    """The next step of one member. ``done`` are the indices of the slices that have been read.
+    ``whole``: a single driver, the owner of the first partition, must read the entire plan."""
     unread = tuple(s for s in slices if s.index not in done)
     if not unread:
         return PlanComplete()

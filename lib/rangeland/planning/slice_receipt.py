@@ -10,7 +10,7 @@ from rangeland.model import Counts, DataFile, OffsetInterval, Partition, Range
 
 @dataclass(frozen=True, slots=True)
 class Receipt(OffsetInterval):
-    """The receipt of one slice: a class for each of its offsets. ``address``: of the broker that
+    """The receipt of one slice: a class for each of its offsets. ``address``: the broker that
     served its last byte."""
 
     slice_index: int
@@ -29,8 +29,8 @@ class Receipt(OffsetInterval):
     """The intervals ``[from, until)`` of offsets that have no row, sorted and apart; None if they
     were not recorded: there were too many, or a transform made them."""
     entry_span: int | None = None
-    """The number of offsets in whole entries and losses, where offsets are bytes; None where each
-    offset is at most one record."""
+    """The number of offsets in whole entries and losses, if offsets are bytes; None if each offset
+    is at most one record."""
     quarantine_files: tuple[DataFile, ...] = ()
     """The bytes of the quarantined losses."""
     schema_ids: tuple[tuple[int, int], ...] = ()
@@ -78,7 +78,7 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """The result that one task returns to the driver. A file may hold rows of several slices."""
+    """The result that one task returns to the driver. A file may have rows of several slices."""
 
     receipts: tuple[Receipt, ...]
     files: tuple[DataFile, ...] = ()

@@ -20,14 +20,14 @@ SMALLEST_SLICE_BYTES = 8 << 20
 """The smallest slice that ``min_slices`` makes: a smaller one costs more to start than to read."""
 
 MAX_SLICES = 100_000
-"""The most slices of a plan, unless it has more ranges: slices get larger instead. This bounds the
-work if a broker reports an absurd end offset."""
+"""The maximum number of slices in a plan, unless it has more ranges: slices become larger instead.
+This bounds the work if a broker reports an absurd end offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slicing:
-    """The rule by which ranges are cut: ``target_bytes`` of log per slice; at least ``min_slices``
-    where the data allows."""
+    """The rule by which ranges are cut: ``target_bytes`` of log per slice, and at least
+    ``min_slices`` if there is enough data."""
 
     target_bytes: int = 128 << 20
     min_slices: int = 0

@@ -1,13 +1,13 @@
 """Compares the rows of a table with its ledger: is every landed offset there exactly once? Pure.
 
-Expected are the landed ranges that still count, without their rowless offsets. Present are
-intervals of offsets; each offset is in as many intervals as it has rows. Where a range's
-rowless offsets were not recorded, its count decides: with as many distinct offsets as were landed
-it is complete; with fewer, each of its offsets without a row is suspect.
+The expected offsets are those of the landed ranges that still count, without their rowless offsets.
+The present offsets are given as intervals; each offset is in as many intervals as it has rows. If a
+range's rowless offsets were not recorded, its count decides: with as many distinct offsets as were
+landed, it is complete; with fewer, each of its offsets without a row is suspect.
 
-An offset may rightly be there twice: a topic that was deleted and created again reuses its numbers,
-and the ranges of both incarnations expect it. Where the rowless offsets of one were not recorded,
-only the number of all their rows can be compared.
+An offset may legitimately be there twice: a recreated topic reuses its numbers, and the ranges of
+both incarnations expect a row. If the rowless offsets of one of them were not recorded, only the
+total number of rows can be compared.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _NO_INTERVALS: IntervalArrays = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 @dataclass(frozen=True, slots=True)
 class LandedRange:
-    """A landed range, and how many of its offsets have a row: None if this is only the rest of a
-    range whose rowless offsets were not recorded. ``offsets_are_bytes``: they are the
-    positions of entries, ``landed`` counts rows, and only the whole range can be checked."""
+    """A landed range, and how many of its offsets have a row; None if this is only the rest of a
+    range whose rowless offsets were not recorded. ``offsets_are_bytes``: offsets are the positions
+    of entries, ``landed`` counts rows, and only the whole range can be checked."""
 
     range: Range
     landed: int | None
@@ -68,8 +68,8 @@ class Audit:
     suspect: tuple[Range, ...] = ()
     """The holes that may include offsets which never had a row."""
     unproved: tuple[Range, ...] = ()
-    """Ranges whose rowless offsets were not recorded, and the number of whose rows is no longer
-    known either."""
+    """Ranges whose rowless offsets were not recorded, and whose number of rows is no longer known
+    either."""
 
     @property
     def is_clean(self) -> bool:
@@ -78,8 +78,8 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class ReplacedRange:
-    """The offsets of a replaced range, by what happened to their rows: the *same* as before,
-    *added* where there were none, *changed*, *missing* where there are none now."""
+    """The number of offsets of a replaced range, by what happened to their rows: the *same* as
+    before, *added* if there were none before, *changed*, or *missing* if there are none now."""
 
     same: int = 0
     added: int = 0
@@ -91,7 +91,8 @@ class ReplacedRange:
 
 
 def ranges_in_force(landed_ranges: Iterable[LandedRange]) -> list[LandedRange]:
-    """The ranges, in the order in which they were landed, without what later ones have replaced."""
+    """The ranges, in the order in which they were landed, without the parts that later ones have
+    replaced."""
     remaining: dict[Partition, list[LandedRange]] = {}
     ends: dict[Partition, int] = {}
     for landed_range in landed_ranges:
@@ -124,8 +125,8 @@ def audit(
     intervals: Mapping[Partition, IntervalArrays],
     counted: Mapping[Partition, CountedRange] | None = None,
 ) -> Audit:
-    """Compares every offset of every range with the ``intervals`` that have rows; where offsets are
-    bytes, every range with the rows that were ``counted``."""
+    """Compares every offset of every range with the ``intervals`` that have rows; if offsets are
+    bytes, compares every range with the rows that were ``counted``."""
     in_bytes = [_audit_counted(landed_ranges, p, c) for p, c in sorted((counted or {}).items())]
     whole = _audit_intervals(
         [landed_range for landed_range in landed_ranges if not landed_range.offsets_are_bytes],
@@ -181,9 +182,9 @@ def _audit_intervals(
 
 
 def mixed_intervals(landed_ranges: Sequence[LandedRange]) -> list[Interval]:
-    """The offsets of one partition that two incarnations of a topic have landed and of which it was
-    not recorded where one of them has rows, with all offsets of these ranges: only their rows
-    together can be counted."""
+    """The offsets of one partition for which only the total number of rows can be counted. Two
+    incarnations of a topic have landed them, and it was not recorded where one of the two has rows.
+    All offsets of these ranges are included."""
     by_topic_id = group_by(landed_ranges, lambda r: r.topic_id)
     if len(by_topic_id) < 2:
         return []
@@ -251,8 +252,8 @@ def _audit_separate(
 def _expected_intervals(
     landed_ranges: Sequence[LandedRange], intervals: IntervalArrays
 ) -> tuple[list[Interval], list[Interval]]:
-    """The offsets that should have a row, one interval for each row; and the intervals in which the
-    offsets that had rows are unknown."""
+    """The offsets that should have a row, one interval for each row; and the intervals in which it
+    is unknown which offsets had rows."""
     expected: list[Interval] = []
     unsure: list[Interval] = []
     present: list[Interval] | None = None

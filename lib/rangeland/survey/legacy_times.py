@@ -5,8 +5,8 @@ A broker searches for a time only in the first segment that may contain it. A se
 timestamps may contain any time up to its last modification, which is late if the file was copied;
 then it hides all later segments. So if a broker finds nothing, the segments are requested with the
 oldest version of the request. The broker is right only if all segments were written before the
-time, or if the first later one has timestamps. Otherwise the result is the end of the segments
-before the time, as for logs without any timestamps. Brokers that no longer support that version are
+time, or if the first later one has timestamps. Otherwise the result is the segment that ends before
+the time, as for logs without any timestamps. Brokers that no longer support that version are
 believed.
 """
 
