@@ -1,4 +1,4 @@
-"""What the steps of one command that lands have in common."""
+"""The context that the steps of one landing command share."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LandingContext:
-    """A command that lands, or that shows what one would land, once its table has been read. Its
-    steps keep it, and take what they need of it and of its target."""
+    """The context of a command that lands, or that shows what would be landed, once its table has
+    been read. The command's steps keep it, and take from it and its target what they need."""
 
     spark: SparkSession
     job: Job
@@ -47,7 +47,7 @@ class LandingContext:
     """All warnings so far, for the command's result."""
 
     def schema_to_merge(self) -> str:
-        """The schema of the written rows, if the table may have to follow it."""
+        """The schema of the written rows, if the table may have to adopt it."""
         return self.target.table.schema.schema_to_merge(self.row_schema)
 
     def warn(self, text: str) -> None:

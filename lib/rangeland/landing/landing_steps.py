@@ -1,9 +1,9 @@
-"""One command that lands: the order of its steps.
+"""The order of the steps of a command that lands.
 
-A run is a short loop. Read the state of the table and the ledger; finish every unfinished plan
-that comes first, unchanged; make a new plan and enter it; read, prove, prepare, commit. It may be
-killed between any two steps: the next run finds a plan without an outcome and reads it, or an
-outcome that is not in the table and commits it. Two runs at once converge on one landing.
+A run is a short loop: read the state of the table and the ledger; finish, unchanged, every
+unfinished plan that comes first; make a new plan and enter it; read, prove, prepare, commit. It may
+be killed between any two steps: the next run finds a plan without an outcome and reads it, or an
+outcome that is not in the table and commits it. Two simultaneous runs converge on one landing.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ from rangeland.results import AdoptResult, RunResult
 from rangeland.spark.python_workers import start_workers
 
 MAX_LOST_RACES = 50
-"""How often other drivers may enter a plan first before a run gives up; counted from its own last
-plan."""
+"""How often other drivers may enter a plan first before a run gives up, counted from the run's own
+last plan."""
 
 
 class LandingSteps:
-    """The steps of one command, and the plans that it has finished so far, in that order.
-    ``land_until_done`` or ``apply`` does the work and returns the last draft, with which ``result``
-    sums it up; ``preview`` shows what would be done.
+    """The steps of one command, and the plans that it has finished so far, in order.
+    ``land_until_done`` or ``apply`` does the work and returns the last draft, from which ``result``
+    makes a summary; ``preview`` shows what would be done.
     ``shared_reader`` returns the reader for plans that are shared with other drivers, and
     ``mirror`` mirrors the checkpoint between two plans; both do nothing without a group."""
 
@@ -91,8 +91,8 @@ class LandingSteps:
         return draft, unfinished
 
     def land_until_done(self) -> PlanDraft:
-        """Finishes one plan per turn until nothing is left to land: first the plans that come first
-        and those that block its own plan, then its own plan."""
+        """Finishes one plan per iteration until nothing is left to land: first the plans that come
+        first and those that block the run's own plan, then its own plan."""
         with self._recording_losses():
             return self._land()
 
@@ -105,8 +105,8 @@ class LandingSteps:
             return self._apply(plan, unplanned_losses)
 
     def adopt(self) -> AdoptResult:
-        """Accepts the table as it is, once it has what the job has prepared: behind the adoption,
-        which has a later sequence, that could not be committed."""
+        """Accepts the table as it is, after committing what the job has prepared: that could not be
+        committed after the adoption, which has a later sequence."""
         context = self._context
         with self.counting_landed():
             gone = []
@@ -184,7 +184,7 @@ class LandingSteps:
         )
 
     def _apply(self, plan: Plan, unplanned_losses: Sequence[DecidedLoss]) -> PlanDraft | None:
-        """Finishes plans, and returns the draft with this one."""
+        """Finishes plans, and returns the draft that has this plan."""
         target = self._context.target
         check_table_and_ledger_agree(self._context)
         if (entered := target.history.entered_plan(plan)) is not None:
@@ -256,7 +256,7 @@ class LandingSteps:
         return draft
 
     def _enter_draft(self, draft: PlanDraft, unfinished: Sequence[EnteredPlan]) -> bool:
-        """Enters a draft, after warnings that may be a reason to stop the run."""
+        """Enters a draft, after issuing warnings that may be a reason to stop the run."""
         surveys = self._context.surveys
         check_draft_can_land(self._context, draft)
         risks = risk_warnings(draft.risks, surveys.speed)
@@ -271,7 +271,7 @@ class LandingSteps:
         unplanned_losses: Sequence[DecidedLoss],
         seen_at_ms: int | None = None,
     ) -> bool:
-        """False if another driver has entered a plan since the target was refreshed."""
+        """Enters a plan. False if another driver has entered one since the target was refreshed."""
         context = self._context
         writer = context.target.writer
         context.progress.step("entering the plan")
@@ -294,8 +294,8 @@ class LandingSteps:
 
     @contextmanager
     def _recording_losses(self) -> Iterator[None]:
-        """If a loss ends a command inside this that moves the checkpoint, it is recorded in the
-        ledger, if there is one. Errors are as from ``counting_landed``."""
+        """A context that records the loss with which a command ends, if that command moves the
+        checkpoint and there is a ledger. Errors are as from ``counting_landed``."""
         with self.counting_landed():
             try:
                 yield
@@ -331,8 +331,8 @@ class LandingSteps:
 
     @contextmanager
     def counting_landed(self) -> Iterator[None]:
-        """An error that is raised inside it says how many plans the command has landed by then.
-        ``result`` and what lands do so by themselves."""
+        """A context in which an error says how many plans the command has landed by then.
+        ``result`` and the methods that land do this by themselves."""
         try:
             yield
         except RangelandError as error:

@@ -39,7 +39,7 @@ class _EarlySurvey(NamedTuple):
 
 
 class PlanSurveys:
-    """Takes the surveys of one command. ``last`` is the newest one; before the first, it is empty.
+    """Takes the surveys of one command. ``last`` is the newest one, or empty before the first.
     ``speed`` is how fast the job is expected to read. Every method that takes a survey raises what
     ``survey_of`` raises."""
 
@@ -73,8 +73,9 @@ class PlanSurveys:
         self._early = None
 
     def for_plan(self, position: JobPosition) -> Survey:
-        """The survey for the next plan: the early one, once, if it is fresh and the range does not
-        begin at a group's offsets, which may have moved since; otherwise a new one."""
+        """The survey for the next plan. The early survey is used, once, if it is fresh and the
+        range does not begin at a group's offsets, which may have moved since; otherwise, a new one
+        is taken."""
         early = self._early
         self._early = None
         if early is None or not early.is_fresh or early.survey.lookups.of_groups:

@@ -95,10 +95,10 @@ def _state_without_row(
 def _files_of_newest(
     landings: Landings, partition: Partition, offset: int, files: Sequence[str]
 ) -> tuple[list[str], bool]:
-    """The files that may have the row of an offset from its newest landing, and whether one of them
-    has it. ``files``: one name for each row of the offset. A row of an earlier incarnation of the
-    topic is in a file that its landing wrote, or in one that has been rewritten since; so is the
-    newest row."""
+    """The files that may have the row of an offset from its newest landing, and whether it is
+    certain that one of them has it. ``files``: one name for each row of the offset. A row of an
+    earlier incarnation of the topic is in a file that its landing wrote, or in one that has been
+    rewritten since; the same is true of the newest row."""
     landed_files = [
         (_range_at(outcome, partition, offset), _names_of(outcome)) for _, outcome in landings
     ]
@@ -153,8 +153,8 @@ def _landed_partition(landings: Landings, partition: Partition) -> Partition:
 
 
 def _why_not(history: JobHistory, landings: Landings, partition: Partition, offset: int) -> str:
-    """The unfinished plan that covers an offset that has not landed; if there is none, its place
-    relative to the offsets that have."""
+    """Why an offset has not landed: the unfinished plan that covers it or, if there is none, where
+    it is relative to the offsets that have landed."""
     for entered in history.unfinished_plans():
         plan = entered.plan
         covering = (r for r in plan.ranges if r.from_offset <= offset < r.until_offset)

@@ -1,7 +1,7 @@
 """Refuses to land in a table whose rows do not match its ledger.
 
 ``identity_check`` compares what table and ledger record about each other. This module looks at the
-rows themselves, if something else may have removed or written some.
+rows themselves, if something other than a landing may have removed or written some.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def check_rows_remain(
     warn: Callable[[str], None],
 ) -> None:
     """Raises Conflict if the table may have been restored, or all its rows replaced, and rows of
-    the job's topics are missing: the checkpoint is then ahead of the table."""
+    the job's topics are missing. The checkpoint is then ahead of the table."""
     table = job.sink.table
     removal = find_removal(job.name, target.table, target.ledger)
     if removal is None:
@@ -144,7 +144,7 @@ def check_rows_are_known(
 
 
 def _unknown_topics_in_table(target: LandingTarget, topics: Collection[str]) -> list[str]:
-    """The topics that the ledger does not know and of which the table may have rows, going by the
+    """The topics unknown to the ledger of which the table may have rows, according to the
     statistics of its files."""
     new = _unknown_topics(target.ledger.opened, topics)
     snapshot = target.table.snapshot

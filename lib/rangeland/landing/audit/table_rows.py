@@ -46,8 +46,8 @@ _TYPES = {
     "broker": (("string",), pa.string()),
     "position": (_NUMBERS, pa.int32()),
 }
-"""The types of the log's columns: all that they may have in Delta, where the table's owner may have
-widened them, and the one in Arrow."""
+"""The types of the log's columns: every type that a column may have in Delta, since the table's
+owner may have widened it, and its type in Arrow."""
 _ALWAYS = ("topic", "partition", "offset")
 
 

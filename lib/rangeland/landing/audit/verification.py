@@ -1,7 +1,7 @@
-"""Verifies from the table itself what has landed.
+"""Verifies, by reading the table itself, what has landed.
 
-The ledger records which offsets landed and which of them have no row; the table is read for the
-offsets that have rows. No broker is asked and nothing is written.
+The ledger records which offsets landed and which of them have no row; the table shows which offsets
+have rows. No broker is asked and nothing is written.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Landings = Sequence[tuple[PlanEvent, OutcomeEvent]]
 @dataclass(frozen=True, slots=True)
 class Verification:
     """The result of a verification. ``landed_ranges`` are the landed ranges in force, ``audit``
-    compares them with the table, ``gone_files`` are files that the table names and its store no
-    longer has. ``intervals``: of offsets that have rows, except where offsets are bytes."""
+    compares them with the table, ``gone_files`` are files that the table names but its store no
+    longer has. ``intervals``: the offsets that have rows, unless offsets are bytes."""
 
     landings: int = 0
     landed_ranges: tuple[LandedRange, ...] = ()
@@ -48,7 +48,7 @@ class Verification:
 
 def examine(spark: SparkSession, target: LandingTarget) -> Verification:
     """Compares the table with all its landings. Reads three columns of the whole table, in the
-    version that was last read: rows that land in the meantime are in a later one."""
+    version that was last read: rows that land in the meantime are in a later version."""
     landings = target.history.landings()
     landed_ranges = ranges_in_force(landed_ranges_of(landings, target.history.losses()))
     by_broker = any(landed_range.range.partition.broker for landed_range in landed_ranges)

@@ -1,8 +1,10 @@
-"""Whether partitions that are held for damage or a gap in their log still have to be held.
+"""Finds out whether partitions that are held because of damage or a gap in their log still have to
+be held.
 
-A survey shows what has expired or was truncated; damage and gaps show only in reading. So before it
-plans, a run reads the offset at which it had to stop. As long as nothing has changed there, the
-partition stays out of its plans, so that no plan is entered that cannot be read.
+A survey shows what has expired or was truncated, but damage and gaps can only be found by reading.
+So before it plans, a run reads the offset at which an earlier one had to stop. As long as nothing
+has changed there, the partition is left out of its plans, so that no plan is entered that cannot be
+read.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from rangeland.planning.job_position import JobPosition
 def find_damage(
     history: JobHistory, settings: ReadSettings, position: JobPosition, survey: Survey
 ) -> list[DecidedLoss]:
-    """The damage or gaps for which partitions are held at the job's checkpoint and that are still
-    there. Reads a few records of each; raises what reading raises."""
+    """The damage or gaps that still exist, of those for which partitions are held at the job's
+    checkpoint. Reads a few records of each partition, and raises what reading raises."""
     losses = []
     for loss in _held_losses(history, position).values():
         log = survey.logs.get(loss.partition)

@@ -1,9 +1,9 @@
 """A plan in a file: written by ``plan --out``, reviewed by a person, executed by ``apply``.
 
-The file is JSON with line breaks, so that it can be read and compared. It has the plan as in the
-ledger, the losses that were found while planning, the job's values as in the job file (references
-to secrets stay references), the location of the table, and a summary. A seal over all of it
-detects edits: either the reviewed plan is executed, or nothing.
+The file is JSON with line breaks, so that it can be read and compared. It contains the plan as in
+the ledger, the losses that were found while planning, the job's values as in the job file
+(references to secrets stay references), the location of the table, and a summary. A seal over the
+entire content detects edits, so that either the reviewed plan is executed or none.
 
 The seal is a checksum, not a signature: it detects an edit or a damaged copy, but anyone can change
 a file and seal it again. So the content is validated like any other input, and a file deserves no
@@ -65,8 +65,8 @@ class ReviewedPlan:
         return Job.of(override(self.text, settings))
 
     def in_place(self, job: Job) -> Job:
-        """The job with the table that was reviewed: a relative path would name another table in
-        another folder."""
+        """The job with the table that was reviewed: a relative path would name a different table
+        when resolved in another folder."""
         if self.location is None:
             return job
         sink = Sink.model_validate({**job.sink.model_dump(), "table": self.location})
@@ -108,21 +108,22 @@ def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None
 
 @dataclass(slots=True)
 class PlanFolder:
-    """Plan files of one command, each named after its job. Jobs of one name land in several tables:
-    the names of all but the first file have a hash of the table."""
+    """Plan files of one command, each named after its job. If jobs of the same name land in several
+    tables, the names of all but the first file contain a hash of the table."""
 
     path: Path
     _names: set[str] = field(default_factory=set)
     _lock: Lock = field(default_factory=Lock)
 
     def write(self, job_name: str, preview: PlanPreview, job_text: JobText) -> None:
-        """Any thread may call it. Raises as ``write_plan_file`` does."""
+        """Writes the file of one job. Any thread may call this. Raises as ``write_plan_file``
+        does."""
         write_plan_file(self.path / self._name_of(job_name, preview.table), preview, job_text)
 
     def _name_of(self, job_name: str, table: str) -> str:
         with self._lock:
             name = f"{job_name}.json"
-            if name.casefold() in self._names:  # Folders may take A and a for the same.
+            if name.casefold() in self._names:  # Folders may treat A and a as the same.
                 name = f"{job_name}-{hashlib.sha256(table.encode()).hexdigest()[:12]}.json"
             self._names.add(name.casefold())
             return name
@@ -177,8 +178,8 @@ def job_of_plan(reviewed: ReviewedPlan, job_file: Path | None, settings: Sequenc
 
 
 def _read_content(path: Path, document: Mapping[str, Any]) -> ReviewedPlan:
-    """The content, validated even though the seal is right: the type of each value, and that plan
-    and job belong together."""
+    """The content, validated even if the seal is right: the type of each value, and that plan and
+    job belong together."""
     try:
         reviewed = _CONTENT.read(ReviewedPlan, {"seen": [], **document})
     except Unreadable as error:
@@ -300,4 +301,4 @@ _CONTENT = PLAN_JSON.with_views(
         "plan": ColumnType(dict, Plan.to_json, Plan.from_json),
     },
 )
-"""These losses have an action: they are not part of the plan, so they are not always skipped."""
+"""These losses have an action, because they are not part of the plan, and so not always skipped."""

@@ -1,6 +1,6 @@
 """Makes the draft of a command's next plan.
 
-Each kind of plan has its own draft: of new offsets, rows that the table has lost, quarantined
+Each kind of plan has its own draft: for new offsets, rows that the table has lost, quarantined
 batches, or a range that is landed again. Drafts are made from the cluster, the ledger and sometimes
 the table. Nothing is written here: plans are entered elsewhere.
 """
@@ -81,8 +81,9 @@ class Planner:
     # --- drafts -----------------------------------------------------------------------
 
     def draft(self) -> PlanDraft:
-        """A plan of the command's kind, for table and logs as they are now. Raises RangeLost or
-        Unreachable for losses if the policy is to fail: one error that names all of them."""
+        """A plan of the command's kind, for table and logs as they are now. If there are losses for
+        which the policy is to fail, raises RangeLost or Unreachable: one error that names all of
+        them."""
         context = self._context
         position = context.target.history.position(context.job.application)
         match context.kind:
@@ -119,8 +120,7 @@ class Planner:
             time.sleep(again.pause_s)
 
     def _draft_by(self, survey: Survey, position: JobPosition) -> PlanDraft:
-        """A draft from one survey. It is made again if other records have been put at landed
-        offsets."""
+        """A draft from one survey. It is made again if landed offsets now have other records."""
         terms = self._terms()
         damaged = self._find_damage(position, survey)
         draft = draft_new(terms, survey, position, damaged)
@@ -133,8 +133,8 @@ class Planner:
 
     def _draft_holes(self, position: JobPosition) -> PlanDraft:
         """A draft with the rows that the table has lost. If an election has since put other records
-        at their offsets, those are landed, provided that a policy goes on without the lost
-        ones."""
+        at their offsets, those are landed, provided that a policy allows the run to continue
+        without the lost ones."""
         context = self._context
         survey = context.surveys.new(position)
         context.progress.step(f"reading the offsets in {context.job.sink.table}")
@@ -167,7 +167,7 @@ class Planner:
         return find_damage(history, self._look_up_settings(survey), position, survey)
 
     def _look_up_settings(self, survey: Survey) -> ReadSettings:
-        # Records that are held or in quarantine have been judged before.
+        # Records that are held or in quarantine were judged before.
         job = self._context.job
         settings = look_up_read_settings(job).with_versions_of(survey)
         settings = replace(settings, row_format=self._context.row_format, written=LONG_AGO)
@@ -203,8 +203,8 @@ class Planner:
         return ReadOptions(effective, frozenset(tags), cluster)
 
     def _check_checkpoint_still_applies(self, position: JobPosition, survey: Survey) -> None:
-        """Raises Conflict for a checkpoint of another cluster, or, if it moves, one that was
-        reached with other read options."""
+        """Raises Conflict for a checkpoint of another cluster or, if the plan moves the checkpoint,
+        for one that was reached with other read options."""
         source = self._context.job.source
         table = self._context.job.sink.table
         cluster = self._with_all_addresses(survey.cluster, [position.cluster])
@@ -218,7 +218,7 @@ class Planner:
     def _require_same_options(
         self, ranges: Sequence[Range], survey: Survey, read_filter: ReadFilter | None = None
     ) -> list[LandedRead]:
-        """How these ranges were landed, as far as that is known. Raises Conflict if something was
+        """How these ranges were landed, as far as that is known. Raises Conflict if any of them was
         landed with other read options."""
         job = self._context.job
         landed = landed_reads(self._context.target.ledger.view, ranges, self._options)

@@ -1,4 +1,4 @@
-"""Registered schemas that a table cannot take: refused before anything is read, or named if the
+"""Refuses registered schemas that a table cannot take before anything is read, or names them if the
 table refuses their rows."""
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from rangeland.planning.policy import Policy
 
 @contextmanager
 def naming_schemas(history: JobHistory, row_format: RowFormat | None) -> Iterator[None]:
-    """Adds the schemas of the rows, and those of the last landing, to the error of a table that
-    refuses the rows inside this."""
+    """A context in which the error of a table that refuses rows also names the schemas of the rows,
+    and those of the last landing."""
     try:
         yield
     except TableRefused as error:
@@ -67,7 +67,7 @@ def check_schemas_are_readable(
     row_format: RowFormat | None, policy: Policy, slices: Sequence[Slice], ids_in: IdsIn
 ) -> None:
     """Raises TableRefused if records have a schema with a field that cannot be read as the table's.
-    All records of that schema would be undecodable: the mistake is in the schema, not in records.
+    All records of that schema would be undecodable: the mistake is in the schema, not the records.
     If the policy keeps such records, they go to quarantine or are held like any others.
     ``ids_in`` returns the schema ids of records in slices; it is only called if some schema does
     not fit."""

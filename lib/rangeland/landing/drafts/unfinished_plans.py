@@ -1,5 +1,5 @@
-"""What a run does next, and what blocks a plan from being entered: other plans, and later landings.
-Pure.
+"""Decides what a run does next, and whether other plans or later landings block a plan from being
+entered. Pure.
 
 An entered plan blocks others until it is finished, even if it can no longer be read. If its offsets
 are gone or its bytes are damaged, a policy of *skip* lets the next run finish it, with the loss
@@ -26,7 +26,7 @@ from rangeland.results import FinishedBy, PlanToFinish
 @dataclass(frozen=True, slots=True)
 class Finish:
     """Finish a plan that was entered before. ``satisfied_draft``: the draft, if an earlier driver
-    was asked to replace the same ranges: once that plan has landed, so has the draft."""
+    was asked to replace the same ranges. Once that plan has landed, so has the draft."""
 
     entered: EnteredPlan
     satisfied_draft: PlanDraft | None = None
@@ -41,7 +41,7 @@ class Enter:
 
 @dataclass(frozen=True, slots=True)
 class LandNothing:
-    """Record the draft's losses: it has nothing to land."""
+    """Just record the draft's losses, since it has nothing to land."""
 
     draft: PlanDraft
 
@@ -92,7 +92,7 @@ def _finished_by(job: Job, unfinished: EnteredPlan) -> FinishedBy:
 
 def find_overlap(plan: Plan, unfinished: Sequence[EnteredPlan]) -> EnteredPlan | None:
     """The first unfinished plan that shares an offset with this one. A plan that may remove rows
-    finds them by offset alone, and so shares offsets with every incarnation of the topic."""
+    finds them only by their offsets, and so shares offsets with every incarnation of the topic."""
     for other in unfinished:
         ranges: Sequence[Range] = plan.ranges
         if plan.kind.traits.may_remove_rows or other.plan.kind.traits.may_remove_rows:
@@ -127,7 +127,7 @@ def check_still_current(
     if covered := covered_parts(plan.ranges, position.covered):
         raise outdated_error(plan, f"{covered[0]} has landed already")
     if any(other.plan.application == plan.application for other in unfinished):
-        # Two plans of one sequence: the checkpoint of one would count with the rows of the other.
+        # With two plans of one sequence, the checkpoint of one would count for the other's rows.
         why = f"{plan.id} was entered already, as another plan"
         raise outdated_error(
             plan, why, f"run {plan.job} to its end, then make a new plan and review it"

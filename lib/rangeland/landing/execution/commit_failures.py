@@ -18,12 +18,13 @@ from rangeland.planning.plan import Plan, PlanId
 from rangeland.spark.replace_where import RowsChanged
 
 MAX_ATTEMPTS = 3
-"""The most attempts to commit one outcome while other writers change the table in its way."""
+"""The maximum number of attempts to commit one outcome while other writers make conflicting changes
+to the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class TryAgain:
-    """Commit the same outcome again. ``why``: the reason why the last attempt has failed."""
+    """Commit the same outcome again. ``why``: why the last attempt failed."""
 
     why: str
 
@@ -49,8 +50,8 @@ def step_after_failure(
     *,
     was_read_again: bool,
 ) -> TryAgain | ReadAgain | Raise:
-    """What follows a failed attempt to commit an outcome that has not landed otherwise.
-    ``conflicts``: how many earlier attempts at the same outcome other writers have prevented."""
+    """What to do after a failed attempt to commit an outcome that has not landed in another way.
+    ``conflicts``: how many earlier attempts to commit it other writers have prevented."""
     match failure:
         case RowsChanged():
             error = rows_changed_error(failure)
@@ -76,7 +77,7 @@ def read_again_warning(failure: NotCommitted) -> str:
 
 
 def commit_error(plan_id: PlanId, failure: NotCommitted) -> RangelandError:
-    """The error for a plan of which two outcomes in a row could not be committed."""
+    """The error for a plan for which two outcomes in a row could not be committed."""
     match failure:
         case FilesUnfit(misfit=misfit):
             return Conflict(

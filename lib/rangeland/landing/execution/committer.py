@@ -73,17 +73,17 @@ class CommittedPlan:
 
     @property
     def is_given_up(self) -> bool:
-        """It is in the table, and lands nothing."""
+        """Whether the plan was given up: it is in the table, but lands nothing."""
         return self.outcome.is_given_up(self.plan.kind)
 
     @property
     def is_ours(self) -> bool:
-        """This driver landed it, alone or with others."""
+        """Whether this driver landed the plan, alone or with others."""
         return self.landed.is_new or self.is_shared
 
 
 Attempt = CommittedOutcome | NotCommitted | Superseded | RowsChanged | TableMoved
-"""What an attempt to commit an outcome ends in."""
+"""How an attempt to commit an outcome may end."""
 
 
 class PlanCommitter:
@@ -102,8 +102,8 @@ class PlanCommitter:
         return self._finish(entered, is_new=True)
 
     def finish_entered(self, entered: EnteredPlan) -> CommittedPlan:
-        """Finishes a plan that another run left unfinished. If it is given up, the error is only a
-        warning: this run did not ask for the plan, and goes on."""
+        """Finishes a plan that another run left unfinished. If it is given up, the error becomes a
+        warning: this run did not ask for the plan, and continues."""
         plan = entered.plan
         try:
             return self._finish(entered, is_new=False)
@@ -145,8 +145,8 @@ class PlanCommitter:
         return CommittedPlan(plan, outcome, landed, recovered, is_shared)
 
     def _warn_of_null_times(self, outcome: OutcomeEvent) -> None:
-        """The rows have landed, so an error here is only a warning: an earlier driver may
-        have prepared them with a job file that differs from this one."""
+        """Warns of day or hour columns that are null. The rows have landed, so an error here is
+        only a warning too: an earlier driver may have prepared them with a different job file."""
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if not nulls:
             return
@@ -160,8 +160,8 @@ class PlanCommitter:
             self._context.warn(text)
 
     def _commit(self, plan: Plan, outcome: OutcomeEvent) -> tuple[OutcomeEvent, CommittedOutcome]:
-        """Commits the outcome, or the one that counts instead: another driver's, or that of reading
-        the plan again, once, if this one cannot be committed."""
+        """Commits the outcome, or the one that counts instead: another driver's or, if this one
+        cannot be committed, the outcome of reading the plan once more."""
         conflicts = 0
         was_read_again = False
         while True:
@@ -187,7 +187,8 @@ class PlanCommitter:
                     raise error
 
     def _with_version(self, landed: CommittedOutcome, entered: EnteredPlan) -> CommittedOutcome:
-        """The same with its version, if that can be found: it is in the table in any case."""
+        """The committed outcome with its table version, if the version can be found; the outcome is
+        in the table in any case."""
         if landed.version is not None:
             return landed
         location = self._context.target.table.location
@@ -200,7 +201,7 @@ class PlanCommitter:
         first. Does nothing if it has already landed."""
         mode = plan.kind.traits.write_mode
         if mode is WriteMode.REPAIR:
-            # All that is checked for a repair has to be true of the version that it follows.
+            # Everything that is checked for a repair must hold for the version that it follows.
             self._context.target.table.refresh_same_table()
         if self._context.target.identity.has_landed(plan.id):
             return CommittedOutcome(None, is_new=False)
@@ -217,8 +218,8 @@ class PlanCommitter:
                 return self._replace(plan, outcome)
 
     def _commit_quarantine(self, outcome: OutcomeEvent) -> FilesGone | None:
-        """Commits what an outcome has in quarantine. A later attempt that has nothing there still
-        drops what the earlier one had."""
+        """Commits what an outcome has put in quarantine. A later attempt that has nothing there
+        still drops what an earlier one had."""
         if not outcome.quarantine_files and not outcome.attempt:
             return None
         if outcome.quarantine_files:
@@ -243,8 +244,8 @@ class PlanCommitter:
 
     def _repair(self, plan: Plan, outcome: OutcomeEvent) -> Attempt:
         """Adds the rows of a repair. If something else has brought back rows at their offsets in
-        the meantime, they take the place of those: whether it has is seen in the version that the
-        commit follows."""
+        the meantime, they replace those. The version that the commit follows shows whether this is
+        so."""
         target = self._context.target
         self._context.progress.step(_step_text(outcome))
         if (failure := self._file_failure(outcome)) is not None:

@@ -30,7 +30,7 @@ class ConstraintCheck:
 
     def violation_error(self, files: Sequence[DataFile], schema_json: str) -> TableRefused | None:
         """The error for the first row that the table's constraints do not allow, if there is one.
-        ``schema_json``: the schema of the files, if the table may have to follow it. Files that do
+        ``schema_json``: the schema of the files, if the table may have to adopt it. Files that do
         not fit the table are not read, since they will not be committed either."""
         table = self._context.target.table
         constraints = table.schema.constraints()

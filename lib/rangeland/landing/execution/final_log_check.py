@@ -3,10 +3,10 @@
 ``planning.log_identity`` judges; this module asks its questions, and returns or raises what a
 judgement means for the plan. A log that no broker confirms counts as changed.
 
-A plan whose logs have changed is read again by one driver alone: the parts of the others are from
-the logs as they were. Its tasks get no leaders, so they look them up first, and notice a recreated
-topic. Offsets that were truncated and written again are a loss beside the outcome, with the leader
-epoch of the records landed in their place: the next checkpoint has that epoch.
+A plan whose logs have changed is read again by one driver alone, since the others' parts are from
+the logs as they were before. Its tasks are given no leaders, so they look them up first, and notice
+a recreated topic. Offsets that were truncated and written again are a loss beside the outcome, with
+the leader epoch of the records that were landed in their place; the next checkpoint has that epoch.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ from rangeland.survey.wanted_partitions import UnknownTopic
 
 @dataclass(frozen=True, slots=True)
 class LogsChanged:
-    """Logs are not, or cannot be shown to be, those that were planned, and can be read as they are
-    now. ``change`` has their losses; there are none if only bytes differ, or are unknown."""
+    """Some logs are not the planned ones, or cannot be shown to be, but can be read as they are
+    now. ``change`` has their losses; there are none if bytes merely differ, or are unknown."""
 
     what: str
     why: str
@@ -99,8 +99,8 @@ class FinalLogCheck:
         self, settings: ReadSettings, plan: Plan, after: Changed | None = None
     ) -> LogsBefore:
         """The logs before they are read, with the fingerprints of those whose topics have no ids.
-        Logs for which no broker answers in time have none, nor have bytes in quarantine, which
-        cannot change."""
+        Logs for which no broker answers in time have no fingerprint. Neither do bytes in
+        quarantine, which cannot change."""
         nameless = {r.partition for r in plan.ranges if r.topic_id is None}
         slices = sorted(plan.slices, key=lambda s: s.from_offset)
         leaders = {s.partition: Leader(s.leader) for s in slices if s.partition in nameless}
@@ -111,12 +111,12 @@ class FinalLogCheck:
             return LogsBefore(plan, _take_fingerprints(brokers, leaders, offsets), after)
 
     def find_change(self, before: LogsBefore, receipts: Iterable[Receipt]) -> LogsChanged | None:
-        """The change if a log has changed, or nobody can say whether it has, and the plan should be
-        read once more. If its broker stays down, the second reading fails, or holds the partition
-        if the policy says so. Raises RangeLost if the policy does not allow the losses, if a second
-        reading found the same ones as the first, or if the plan is a replacement. Raises Conflict
-        if the logs belong to another cluster, and Unreachable if that is unknown for now or a topic
-        no longer exists."""
+        """The change, if the plan should be read once more because a log has changed, or because no
+        broker can say whether it has. If the broker stays down, the second reading fails, or holds
+        the partition if the policy says so. Raises RangeLost if the policy does not allow the
+        losses, if a second reading found the same losses as the first, or if the plan is a
+        replacement. Raises Conflict if the logs belong to another cluster, and Unreachable if that
+        is unknown for now or a topic no longer exists."""
         if not before.plan.kind.traits.reads_log:
             return None
         # Reading may have taken hours, and brokers may have moved since.
@@ -148,7 +148,7 @@ class FinalLogCheck:
                 assert_never(judgement)
 
     def _reads_again(self, losses: Sequence[Loss], before: LogsBefore) -> bool:
-        """Whether a plan is read once more because its logs have lost this."""
+        """Whether a plan is read once more because of these losses in its logs."""
         after = before.after
         if before.plan.replaces or (after is not None and list(after.losses) == losses):
             return False
@@ -185,7 +185,7 @@ class FinalLogCheck:
         marks: Mapping[Partition, LogMark],
         tolerates_missing: bool,
     ) -> LogEvidence:
-        """What metadata says. Raises Conflict if it is another cluster's."""
+        """What metadata says. Raises Conflict if the metadata is another cluster's."""
         attempt = SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing))
         attempt.find_leaders()
         self._check_is_of_cluster(before.plan, attempt.cluster())
@@ -230,7 +230,7 @@ def _ask(
     evidence: LogEvidence,
     tolerates_missing: bool,
 ) -> LogEvidence:
-    """The evidence with the answer to a question that it has left open."""
+    """The evidence, completed with the answer to a question."""
     match question:
         case AskSurvey(uncertain):
             if evidence.survey is not None:
@@ -245,7 +245,7 @@ def _ask(
 def _take_fingerprints(
     brokers: ConnectionPool, leaders: Mapping[Partition, Leader], offsets: Mapping[Partition, int]
 ) -> dict[Partition, int | None]:
-    """``batch_checksums``, looking up leaders that do not answer again for a while."""
+    """Calls ``batch_checksums``; for a while, looks up leaders again if they do not answer."""
     checksums = batch_checksums(brokers, leaders, offsets)
     deadline = Deadline(LAGGING_S)
     while (unanswered := leaders.keys() - checksums.keys()) and not deadline.has_passed:

@@ -1,4 +1,4 @@
-"""The outcomes of plans: read, proved, checked and prepared for their commit."""
+"""Prepares the outcomes of plans for their commit: reads, proves and checks them."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class OutcomePreparer:
     def read_and_prepare(
         self, plan: Plan, *, is_new: bool
     ) -> tuple[OutcomeEvent, SharedReading | None]:
-        """Reads a plan and prepares its outcome: together with other drivers, if there are any,
-        unless its logs change. Whatever was handed in before a change does not count."""
+        """Reads a plan and prepares its outcome, together with other drivers if there are any. If
+        its logs change, reads it alone: parts handed in before the change do not count."""
         check_can_be_read(plan)
         match self._reader.read_shared(plan) if plan.slices else None:
             case SharedReading(OutcomeEvent() as theirs) as shared:

@@ -1,7 +1,7 @@
-"""The end of a plan other than by landing what this driver has read.
+"""Ends plans in ways other than landing what this driver has read.
 
 A plan that can never succeed is given up if its kind allows that: it gets an outcome that lands
-nothing. Another driver may have prepared or landed an outcome of it in the meantime: that one
+nothing. If another driver has prepared or landed an outcome for it in the meantime, that one
 counts.
 """
 
@@ -36,7 +36,7 @@ class Superseded:
 
 
 def has_landed_by_now(target: LandingTarget, plan: Plan) -> bool:
-    """Whether the table has a plan now. An error leaves that open."""
+    """Whether the table has a plan now. If this raises an error, it is unknown."""
     with at_stage(PlanStage.UNCONFIRMED):
         target.table.refresh_same_table()
         return target.identity.has_landed(plan.id)
@@ -79,8 +79,8 @@ def give_up(
 
 
 def _has_landed_as(table: TargetTable, plan: Plan, outcome: OutcomeEvent) -> bool:
-    """Whether the table has a plan, which is there in any case, with the rows of this outcome:
-    another driver may have given it up, too."""
+    """Whether a plan that is in the table landed there with the rows of this outcome: another
+    driver may also have given it up."""
     location = table.location
     with at_stage(PlanStage.UNCONFIRMED):
         table.refresh_same_table()

@@ -1,7 +1,7 @@
-"""The settings with which a plan is read: those of its job as they are now, for what it asks for.
+"""The settings with which a plan is read: those of its job as they are now, applied to the plan.
 
-The brokers that ZooKeeper has may change, so they are looked up for each reading, and again before
-its logs are checked for the last time.
+The brokers registered in ZooKeeper may change, so they are looked up for each reading, and again
+before the final check of its logs.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def result_of_plans(
 
 
 def _state(ours: Iterable[CommittedPlan], already_landed: Sequence[Range]) -> RunState:
-    """What the command has done. A plan may be in the table and have landed nothing."""
+    """What the command has done. A plan may be in the table although it landed nothing."""
     if any(f.outcome.has_landed_ranges for f in ours):
         return "landed"
     return "already-landed" if already_landed else "nothing"
@@ -73,7 +73,7 @@ def _already_landed(
 
 
 def _losses_of(history: JobHistory, finished: CommittedPlan) -> list[LossEvent]:
-    """The losses inside a plan, and not those that were found beside it."""
+    """The losses inside a plan, without those that were found beside it."""
     return [event for event in history.losses(finished.plan.id) if event.plan_hash]
 
 
@@ -98,7 +98,7 @@ def _range_results(landed: Iterable[CommittedPlan]) -> tuple[RangeResult, ...]:
 
 
 def _replaced_rows(landed: Iterable[CommittedPlan]) -> ReplacedRange | None:
-    """What replacements have changed, if that is known of any."""
+    """What replacements have changed, if that is known for any of them."""
     changes = [f.landed.replaced for f in landed if f.landed.replaced is not None]
     return sum(changes, ReplacedRange()) if changes else None
 
@@ -108,8 +108,8 @@ def _added_columns(landed: Sequence[CommittedPlan]) -> tuple[str, ...]:
 
 
 def _schemas(context: LandingContext, landed: Sequence[CommittedPlan]) -> tuple[WriterSchema, ...]:
-    """The schemas that the landed records were written with. A subject that cannot be found out is
-    a warning."""
+    """The schemas that the landed records were written with. If a subject cannot be determined,
+    that is a warning."""
     total = sum_by_key(pair for one in landed for pair in one.outcome.schema_ids)
     schemas = []
     for schema_id, count in sorted(total.items()):

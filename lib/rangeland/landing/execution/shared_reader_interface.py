@@ -1,11 +1,12 @@
-"""What landing needs from a reader that shares a plan with other drivers, and gives to it.
+"""The interface between landing and a reader that shares a plan with other drivers.
 
-A driver that works alone reads all slices of a plan itself. A driver in a group hands the plan to a
-``SharedReader``, which reads part of it and waits for the rest. Landing knows nothing about groups:
-``run`` passes in a reader while there is one.
+A driver that works alone reads all slices of a plan itself. A driver in a group passes the plan to
+a ``SharedReader``, which reads part of it and waits for the rest. Landing knows nothing about
+groups: ``run`` passes in a reader while there is one.
 
-Drivers share a plan only if they write the same columns. A driver that reads alone writes those of
-its own job file: if that has been corrected, the plan might otherwise never be finished.
+Drivers share a plan only if they write the same columns. A driver that reads alone writes the
+columns of its own job file. Otherwise, a plan might never be finished after a job file was
+corrected.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from rangeland.planning.slice_receipt import Receipt, WrittenFile
 @dataclass(frozen=True, slots=True)
 class PlanReceipts:
     """The result of reading a plan. ``regrown`` are offsets that were truncated after they were
-    planned and written again before they were read, each with the leader epoch of what was read
-    there."""
+    planned and written again before they were read, each with the leader epoch of the records that
+    were read there."""
 
     receipts: Mapping[int, Receipt]
     files: Sequence[WrittenFile] = ()
@@ -37,9 +38,9 @@ class PlanReceipts:
 
 @dataclass(frozen=True, slots=True)
 class PlanToRead:
-    """A plan without an outcome, and the means to read it. ``tasks`` read slices. ``before``: its
-    logs before this driver reads them. ``find_change`` returns how the logs that receipts come from
-    have changed, if they have."""
+    """A plan without an outcome, and the means to read it. ``tasks`` reads slices. ``before``: the
+    state of its logs before this driver reads them. ``find_change`` returns how the logs that
+    receipts come from have changed, if they have."""
 
     plan: Plan
     context: LandingContext

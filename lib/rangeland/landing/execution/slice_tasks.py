@@ -1,4 +1,4 @@
-"""Tasks of Spark that read slices of a plan: from slices to receipts and files."""
+"""Reads slices of a plan with Spark tasks: from slices to receipts and files."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class SliceTasks:
     def _reporter(
         self, plan: Plan, read_widths: Mapping[int, int]
     ) -> Callable[[Mapping[int, int]], None]:
-        """A function that reports, by partition, the widths that it is given by slice."""
+        """A function that takes widths by slice, and reports them by partition."""
         partitions = {s.index: s.partition for s in plan.slices}
 
         def on_read(widths: Mapping[int, int]) -> None:
@@ -181,7 +181,8 @@ def _run_transformed(plan: Plan, tasks: TasksToRun, transform: Transform) -> Tas
 def _run_transformed_until_stopped(
     plan: Plan, tasks: TasksToRun, transform: Transform
 ) -> FinishedTasks:
-    """A transform takes all slices together: there is one result, or none."""
+    """Reads slices through a transform, which takes them all together, so that there is one result,
+    or none."""
     try:
         return [_run_transformed(plan, tasks, transform)], None
     except TasksStopped:

@@ -47,16 +47,16 @@ class SparkPlanReader:
         self._shared_reader = shared_reader
 
     def read(self, plan: Plan, *, is_new: bool) -> PlanReceipts:
-        """Reads all slices of a plan, from logs that do not change while they are read. If one does
-        and the policy allows it, everything is read once more, so that tasks find the loss at the
-        start. Raises RangeLost for losses, and Unreachable if a log keeps changing."""
+        """Reads all slices of a plan, from logs that do not change while they are read. If a log
+        does change and the policy allows it, everything is read once more, so that tasks find the
+        loss at the start. Raises RangeLost for losses, and Unreachable if a log keeps changing."""
         reading = self._read_once(plan, None, is_new=is_new)
         if isinstance(reading, LogsChanged):
             return self.read_after_change(plan, reading)
         return reading
 
     def read_after_change(self, plan: Plan, changed: LogsChanged) -> PlanReceipts:
-        """Reads a plan again after a log has changed: the next change is an error."""
+        """Reads a plan again after a log has changed. Another change is an error."""
         self._context.warn(f"{changed.what}; it is read once more")
         reading = self._read_once(plan, changed.change, is_new=False)
         if isinstance(reading, LogsChanged):

@@ -1,9 +1,9 @@
-"""Quarantined batches, and the plans that land those that can be decoded now.
+"""Makes plans that land quarantined batches which can be decoded now.
 
-A batch is in quarantine from the landing that put it there until a later landing has its offsets:
-the order of the ledger decides, so nothing is ever marked or removed. A batch is decoded again from
-its kept bytes, which needs no broker, or read again from the log, where another replica may have it
-undamaged.
+A batch is in quarantine from the landing that put it there until a later landing includes its
+offsets. The order of the ledger decides this, so nothing is ever marked or removed. A batch is
+decoded again from its kept bytes, which needs no broker, or read again from the log, where another
+replica may have an undamaged copy.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from rangeland.results import QuarantinedRange, ReadFilter
 from rangeland.schema_registry.registry_settings import LONG_AGO
 
 PLAN_BYTES = 64 << 20
-"""The most kept bytes per plan: they are sent to its tasks."""
+"""The maximum number of kept bytes per plan, since they are sent to its tasks."""
 KEEP = Policy(undecodable=Action.QUARANTINE)
 """The policy for landing kept records through a transform: records that it fails on stay in
 quarantine."""
@@ -62,8 +62,8 @@ READ_ON = Policy(
 
 
 def quarantined_ranges(context: LandingContext) -> list[QuarantinedRange]:
-    """All batches that the job has in quarantine, in the order of the log, each decoded as a
-    trial. Raises QuarantinedBytesGone if bytes are gone."""
+    """All batches that the job has in quarantine, in the order of the log, after trying to decode
+    each. Raises QuarantinedBytesGone if bytes are gone."""
     return sorted(_try_batches(context), key=lambda one: one.batch.range)
 
 
@@ -137,7 +137,7 @@ def _trial(
     context: LandingContext, batch: QuarantinedBatch, isolation: Isolation
 ) -> list[tuple[Range, str]]:
     """The parts of a range, each with the reason why it cannot be decoded now, or an empty text. A
-    batch is decoded as a whole, intact records one by one."""
+    batch is decoded as a whole; intact records are decoded one by one."""
     kept = batch.quarantined_bytes
     match kept:
         case DamagedBytes():
@@ -167,8 +167,9 @@ def _why_not(context: LandingContext, batch: QuarantinedBatch, isolation: Isolat
 
 
 def draft_from_quarantine(context: LandingContext, position: JobPosition, now_ms: int) -> PlanDraft:
-    """A plan for the batches that can be decoded now, as many as one plan may carry; with a
-    transform, of one incarnation of each topic, since its rows do not say of which they are."""
+    """A plan for the batches that can be decoded now, as many as one plan may carry. With a
+    transform, it has only one incarnation of each topic, since the transform's rows do not say to
+    which incarnation they belong."""
     job = context.job
     batches: list[QuarantinedBatch] = []
     read_filter: ReadFilter | None = None

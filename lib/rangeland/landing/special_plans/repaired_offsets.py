@@ -1,7 +1,7 @@
-"""The offsets at which a repair has rows.
+"""Determines the offsets at which a repair has rows.
 
-Only there may its commit remove what has come back to the table: anywhere else, such as at offsets
-that the log has lost, the row that came back may be the only copy. Pure.
+Only there may its commit remove rows that have come back to the table. Anywhere else, such as at
+offsets that the log has lost, the row that came back may be the only copy. Pure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rangeland.planning.slice_receipt import RangeResult
 from rangeland.planning.table_audit import LandedRange, offsets_with_rows
 
 MAX_RANGES = 1_000
-"""The most ranges that one condition names: Spark parses and plans each of them."""
+"""The maximum number of ranges in one condition: Spark parses and plans each of them."""
 
 
 def are_rows_unrecorded(outcome: OutcomeEvent) -> bool:
@@ -36,8 +36,8 @@ def ranges_with_rows(
     losses: Iterable[Loss] = (),
     in_files: Mapping[Partition, Sequence[Interval]] | None = None,
 ) -> list[Range]:
-    """The offsets at which an outcome has rows. ``losses`` are the outcome's: where offsets are
-    bytes, nothing else says where there are none. ``in_files``: the offsets of the rows in its
+    """The offsets at which an outcome has rows. ``losses`` are the outcome's losses: if offsets are
+    bytes, nothing else shows where rows are missing. ``in_files``: the offsets of the rows in its
     files, if they are unrecorded."""
     lost = by_partition(losses)
     ranges = []
@@ -73,10 +73,10 @@ def _may_have_rows(result: RangeResult) -> bool:
 def joined_ranges(
     ranges: Iterable[Range], landed_ranges: Iterable[LandedRange], losses: Iterable[Loss]
 ) -> list[Range]:
-    """The same ranges, joined across offsets at which the table has no row of any landing: each was
-    landed and has never had one, such as the marker of a transaction. ``landed_ranges`` and
-    ``losses`` are all of the ledger: offsets that are lost, or may still be landed from quarantine,
-    keep ranges apart."""
+    """The same ranges, joined across offsets that were landed but never had a row in the table,
+    such as the marker of a transaction. ``landed_ranges`` and ``losses`` are all those of the
+    ledger: ranges are not joined across offsets that are lost, or may still be landed from
+    quarantine."""
     landed = group_by(landed_ranges, lambda landed_range: landed_range.range.partition)
     lost = by_partition(losses)
     joined = []

@@ -1,9 +1,9 @@
 """Replaces rows of a table with those of an outcome.
 
-Spark's ``replaceWhere`` does it, in one commit with the outcome's transaction. Rows that may not be
-replaced are refused before a plan is entered. If a loss shows only during reading, the plan ends
-with an outcome that lands nothing: no policy could let it go on, and an open plan would block every
-run.
+This uses Spark's ``replaceWhere``, in one commit with the outcome's transaction. If rows may not be
+replaced, this is refused before a plan is entered. If a loss is found only during reading, the plan
+ends with an outcome that lands nothing: no policy could let it continue, and an unfinished plan
+would block every run.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Replacement:
         return compare(old.where(where), new, table.log_columns, by_broker=by_broker)
 
     def ranges_of_repair(self, plan: Plan, outcome: OutcomeEvent) -> list[Range]:
-        """The offsets at which a repair has rows: those that its commit may replace. If they are
-        many ranges, offsets at which no landing has a row may join them."""
+        """The offsets at which a repair has rows, which its commit may replace. If there are many
+        ranges, they may be joined across offsets at which no landing has a row."""
         history = self._context.target.history
         losses = [event.loss for event in history.losses(plan.id) if event.plan_hash]
         in_files = self._offsets_in_files(outcome) if are_rows_unrecorded(outcome) else None
@@ -123,7 +123,7 @@ class Replacement:
             )
 
     def unfit(self, outcome: OutcomeEvent) -> table_commit.FilesUnfit | None:
-        """The misfit of an outcome's files, if they do not fit the table as it is now."""
+        """Why an outcome's files do not fit the table as it is now, if they do not."""
         table = self._context.target.table
         misfits = table.change_by(outcome.schema_json, outcome.data_files).misfits
         return table_commit.FilesUnfit(misfits[0]) if misfits else None
@@ -134,10 +134,10 @@ class Replacement:
         outcome: OutcomeEvent,
         differences: ReplacedRange | None = None,
     ) -> table_commit.CommittedOutcome | table_commit.NotCommitted | RowsChanged:
-        """Replaces the table's rows in these ranges with those of an outcome that is not in
-        the table yet, in one commit, which also adds the columns that the table lacks, unless
-        another writer has changed the rows first. ``differences`` is what that changes, if it is
-        known; Spark does not say at which version."""
+        """Replaces the table's rows in these ranges with those of an outcome that is not in the
+        table yet, unless another writer has changed the rows first. It is done in one commit, which
+        also adds the columns that the table lacks. ``differences`` is what that changes, if known.
+        Spark does not say which version the commit made."""
         table = self._context.target.table
         path = table.location.uri
         self._context.target.writer.set_ledger_property()
@@ -210,8 +210,8 @@ def check_all_read(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
 
 
 def check_whole_slices(history: JobHistory, ranges: Iterable[Range]) -> None:
-    """Raises UsageError for a range with only part of a slice: a slice was landed as a whole, and
-    can only be replaced as a whole."""
+    """Raises UsageError for a range that contains only part of a slice: a slice was landed as a
+    whole, and can only be replaced as a whole."""
     slices = [
         LandedRange(landed, None)
         for plan, outcome in history.landings()

@@ -1,4 +1,4 @@
-"""An operator's decision that a table is right, recorded in its ledger.
+"""Records an operator's decision that a table is right in its ledger.
 
 If table and ledger disagree, nothing lands until an operator has decided (see ``identity_check``).
 Adopting means going on with this table. Whatever the ledger calls landed stays landed, and rows of
@@ -82,9 +82,9 @@ def _begins(gone: Sequence[EnteredPlan]) -> dict[Partition, LogMark]:
 
 
 def check_can_be_read(plan: Plan) -> None:
-    """Raises Conflict for an adoption, which reads nothing, without an outcome: earlier versions
-    entered the two one after the other. Whether the table is still right, only its operator can
-    say; another adoption takes the place of this one."""
+    """Raises Conflict for an adoption that has no outcome, and cannot get one, since it reads
+    nothing: earlier versions entered the two one after the other. Only an operator can say whether
+    the table is still right; another adoption then replaces this one."""
     if plan.is_adoption:
         raise Conflict(
             f"the adoption {plan.id} is in the ledger and was not finished",
@@ -96,8 +96,9 @@ def check_can_be_read(plan: Plan) -> None:
 
 
 def _unknown_ranges(context: LandingContext, covered: Coverage) -> list[Range]:
-    """Offsets of the job's topics that have rows in the table and are unknown to the ledger, in
-    the version that was read with the ledger: what lands meanwhile is in later ones of both."""
+    """Offsets of the job's topics that have rows in the table but are unknown to the ledger. The
+    table is read in the version that was read with the ledger: what lands meanwhile is in later
+    versions of both."""
     job = context.job
     spark = context.spark
     table = context.target.table

@@ -9,7 +9,8 @@ A property survives checkpoints, ``OPTIMIZE`` and ``INSERT OVERWRITE``; ``CREATE
 clones lose it. A Delta checkpoint drops transactions that are older than
 ``delta.setTransactionRetentionDuration``.
 
-``identity_judgement`` judges; this module asks its questions, and raises what a judgement means.
+``identity_judgement`` judges; this module asks its questions, and raises the error that a judgement
+calls for.
 """
 
 from __future__ import annotations
@@ -56,12 +57,12 @@ class IdentityCheck:
 
     def has_landed(self, plan_id: PlanId) -> bool:
         """Whether the table had a plan when it was last read. Raises Conflict if nothing shows
-        it."""
+        whether it did."""
         return self.landed_sequence(plan_id.application) >= plan_id.sequence
 
     def landed_sequence(self, application: str) -> int:
-        """The last sequence of an application that is in the table, 0 for none. Raises Conflict if
-        nothing shows it."""
+        """The last sequence of an application that is in the table; 0 for none. Raises Conflict if
+        nothing shows which one it is."""
         newest = PlanId(application, self._ledger.view.last_sequence(application))
         transaction = self._table.transaction_version(application)
         evidence = LandingEvidence(newest, transaction, self._table.version)
@@ -128,7 +129,7 @@ class IdentityCheck:
             raise error
 
     def disagreement_error(self) -> Conflict | None:
-        """The error if table and ledger do not belong together. Cheap if all is well."""
+        """The error if table and ledger do not belong together. Cheap if they do."""
         table = self._table
         ledger = self._ledger
         match self._judge_identity():
@@ -174,8 +175,8 @@ class IdentityCheck:
         return LedgerIdentity(self._ledger.opened.table_id, newest is not None, table_id)
 
     def _has_landings(self) -> bool:
-        """Whether the table has something that this ledger has landed; also true if nothing is
-        known to have landed."""
+        """Whether the table has anything that was landed according to this ledger; also true if
+        nothing is known to have landed."""
         ledger = self._ledger.view
         recent = ledger.possibly_unfinished()
         outcomes = [o for _, o in ledger.prepared_plans() if o.plan_id not in recent]

@@ -1,8 +1,8 @@
-"""Judges whether a plan has landed in a table, and whether table and ledger belong together, by
+"""Judges whether a plan has landed in a table, and whether table and ledger belong together, from
 what was seen of both. Pure.
 
-Instead of a judgement the result may be a question, the cheapest first: the caller finds the answer
-(``identity_check``), and asks for the judgement again.
+The result may be a question instead of a judgement, the cheapest first. The caller
+(``identity_check``) finds the answer, and asks for a judgement again.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class TableIdentity:
 
 @dataclass(frozen=True, slots=True)
 class LedgerIdentity:
-    """The id of a ledger, whether it has plans, and the table of the newest one: ledgers of version
-    0.1.0 have no ids of tables."""
+    """The id of a ledger, whether it has plans, and the table id in its newest plan, if any:
+    ledgers of version 0.1.0 have no table ids."""
 
     ledger_id: str
     has_plans: bool
@@ -137,8 +137,8 @@ class IdentityEvidence:
     has_files: bool | None = None
     """Whether the table has any file."""
     has_landings: bool | None = None
-    """Whether the table has something that this ledger has landed; also true if nothing is known to
-    have landed."""
+    """Whether the table has anything that was landed according to this ledger; also true if nothing
+    is known to have landed."""
 
 
 class IdentityJudgement(Enum):

@@ -1,7 +1,7 @@
 """Reads a job's position and the state of its plans from its table and the ledger beside it.
 
 A plan has landed once the table has its transaction; the ledger shows what it landed, held and
-lost. Nothing here writes or asks a broker: see ``target_writer``.
+lost. This module neither writes (``target_writer`` does) nor asks a broker.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ class JobHistory:
         return self._ledger.view.losses(plan_id)
 
     def unfinished_plans(self) -> list[EnteredPlan]:
-        """Plans of any job that are entered and not in the table, oldest first."""
+        """Plans of any job that are entered but not in the table, oldest first."""
         plan_ids = self._ledger.view.possibly_unfinished()
         return [self._entered(p) for p in plan_ids if not self._identity.has_landed(p)]
 
     def known_unfinished_plans(self) -> list[EnteredPlan]:
-        """The unfinished plans without those of an application of which it is unknown what has
-        landed, or about which table and ledger contradict each other."""
+        """The unfinished plans, except those of applications for which it is unknown what has
+        landed, or for which table and ledger contradict each other."""
         plans = []
         for plan_id in self._ledger.view.possibly_unfinished():
             try:
@@ -140,8 +140,8 @@ class JobHistory:
         return landings
 
     def _last_sequence(self, application: str) -> int:
-        """The last sequence in the table, or if that is unknown, in the ledger: reading the table
-        then shows whether its rows are there."""
+        """The last sequence in the table or, if that is unknown, in the ledger: reading the table
+        then shows whether the rows are there."""
         try:
             return self._identity.landed_sequence(application)
         except Conflict:

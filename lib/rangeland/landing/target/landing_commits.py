@@ -16,11 +16,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A RESTORE removed landings that the table's transactions still have, or may have done so.
+    """A RESTORE that removed, or may have removed, landings that are still in the table's
+    transactions.
 
-    ``version`` is the RESTORE's own commit, ``restored_to`` the version it went back to, None for a
-    RESTORE to a time; ``lost`` are the plans that landed between the two and are still in the log.
-    If there are none, the log does not show what was removed."""
+    ``version`` is the RESTORE's own commit; ``restored_to`` is the version it went back to, None
+    for a RESTORE to a time; ``lost`` are the plans that landed between the two and are still in the
+    log. If there are none, the log does not show what was removed."""
 
     version: int
     restored_to: int | None
@@ -29,9 +30,9 @@ class Restored:
 
 
 def landed_at(delta: DeltaKernel, table_uri: str, plan_id: PlanId, since: int = 0) -> int | None:
-    """The table version at which a plan landed that is known to be in the table. None if the log
-    does not go back that far or cannot be read: the plan is in the table all the same. ``since`` is
-    a version from before the landing: it only shortens the search."""
+    """The version at which a plan landed that is known to be in the table. None if the log does not
+    go back that far or cannot be read; the plan is in the table nevertheless. ``since`` is a
+    version from before the landing, which only shortens the search."""
     try:
         commit = landing_commit(delta, table_uri, plan_id, since)
     except RangelandError as error:
@@ -58,10 +59,11 @@ def last_replacement(commits: Sequence[CommitMetadata]) -> CommitMetadata | None
 def last_restore(
     delta: DeltaKernel, table_uri: str, commits: Sequence[CommitMetadata]
 ) -> Restored | None:
-    """The last RESTORE among ``commits``, the newest of a table, that removed landings or may have.
+    """The last RESTORE that removed landings, or may have, among ``commits``, the newest of a
+    table.
 
-    RESTORE keeps transaction versions, so the checkpoint is then ahead of the rows. Pass commits
-    since a version at which no rows are known to have been missing: earlier ones then no longer
+    RESTORE keeps transaction versions, so the checkpoint is then ahead of the rows. Pass the
+    commits since a version at which no rows were known to be missing: earlier ones do not
     matter."""
     restored_to: int | None = None
     for commit in reversed(commits):
@@ -75,7 +77,7 @@ def last_restore(
         is_whole = bool(undone) and undone[0].version == target + 1
         if lost or not is_whole:
             return Restored(commit.version, target, commit.committed_at_ms, lost)
-        # The table is as it was at that version: commits in between no longer matter.
+        # The table is as it was at that version, so commits in between no longer matter.
         restored_to = target
     return None
 

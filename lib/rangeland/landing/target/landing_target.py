@@ -1,4 +1,4 @@
-"""What a job lands in: its table, with the ledger and the quarantine beside it."""
+"""The target of a job: its table, with the ledger and the quarantine beside it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LandingTarget:
-    """The parts of a target; callers take the parts that they need. All see the state that the
-    ledger's ``refresh`` last read: it reads ledger and table again."""
+    """The parts of a target; callers take the parts that they need. All parts see the state that
+    the ledger's ``refresh``, which reads ledger and table again, has last read."""
 
     table: TargetTable
     ledger: TargetLedger

@@ -1,7 +1,7 @@
 """Reads from one version of the ledger how far jobs have landed, and with which options.
 
-A prepared outcome covers its ranges, even if it is not in the table yet: whether it has landed,
-``job_history`` says.
+A prepared outcome covers its ranges, even if it is not in the table yet; ``job_history`` says
+whether it has landed.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def recent_checkpoints(
 
 
 def expected_speed(ledger: LedgerView, application: str) -> ReadSpeed:
-    """The speed at which the next run will read, going by the newest outcomes: by the bytes of the
-    log, and the seconds from plan to outcome. A plan may have waited in between for another run to
-    finish it, which the ledger does not show, so the fastest counts."""
+    """The speed at which the next run will probably read, calculated from the newest outcomes: the
+    bytes of the log, and the seconds from plan to outcome. In between, a plan may have waited for
+    another run to finish it, which the ledger does not show, so the fastest outcome counts."""
     runs = []
     for outcome in islice(ledger.outcomes(application), MEASURED_RUNS):
         plan = ledger.plan(outcome.plan_id)
@@ -85,7 +85,7 @@ def landed_reads(
     ledger: LedgerView, ranges: Sequence[Range], make_options: MakeReadOptions
 ) -> list[LandedRead]:
     """The read options with which each of these ranges was last landed. Reads the whole ledger, if
-    there are any ranges. ``make_options`` drops the isolation where it makes no difference."""
+    there are any ranges. ``make_options`` drops the isolation if it makes no difference."""
     reads: list[LandedRead] = []
     remaining = list(ranges)
     for event, outcome in reversed(ledger.prepared_plans() if ranges else []):

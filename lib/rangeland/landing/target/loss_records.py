@@ -1,12 +1,12 @@
 """Makes the ledger's records of losses, with an outcome or without one. Pure.
 
-There is one record for each loss: in a plan; skipped, quarantined or held in its receipts; or held
-or skipped by a policy before anything was read.
+There is one record for each loss that is in a plan, that is skipped, quarantined or held in its
+receipts, or that a policy held or skipped before anything was read.
 
 Each record is written once. The losses of an outcome are part of its commit. Losses without an
-outcome are compared with those that the ledger has (``Ledger.record_losses``), so the hundredth run
+outcome are compared with those in the ledger (``Ledger.record_losses``), so that the hundredth run
 that sees a loss adds nothing. Losses that a draft has beside its plan are written before the plan
-is entered: a driver that finds a plan in the ledger has none to write.
+is entered, so that a driver that finds a plan in the ledger has none to write.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def losses_of(
 
 
 def regrown_losses(plan: Plan, regrown: Mapping[DecidedLoss, int], now_ms: int) -> list[LossEvent]:
-    """Losses at whose offsets other records were landed. They belong to no outcome, whose counts
-    have these offsets as landed."""
+    """Losses at whose offsets other records were landed. They belong to no outcome, since an
+    outcome counts these offsets as landed."""
     losses = {replace(loss, topic_id=_only_topic_id(plan, loss)): e for loss, e in regrown.items()}
     return [replace(_event_of(plan, loss, now_ms, now_ms), epoch=e) for loss, e in losses.items()]
 
@@ -92,7 +92,7 @@ def seen_losses(
 
 
 def _as_recorded(loss: DecidedLoss) -> DecidedLoss:
-    """The loss as the ledger has it: certain, and not ending before it begins."""
+    """The loss as the ledger records it: certain, and not ending before it begins."""
     return replace(loss, until_offset=loss.from_offset + loss.width, is_sure=True)
 
 
@@ -130,7 +130,7 @@ def whole_log_error(plan: Plan, error: RangeLost) -> RangeLost:
 
 
 def _lost_with(plan: Plan, loss: Loss) -> list[Interval]:
-    """All offsets that a loss takes with it: if the whole log is gone, everything that the plan
+    """All offsets that are lost with a loss: if the whole log is gone, everything that the plan
     reads of that incarnation."""
     if not loss.kind.traits.is_whole_log:
         return [loss.interval]
@@ -152,8 +152,8 @@ def _topic_ids(plan: Plan) -> dict[int, str | None]:
 
 
 def _only_topic_id(plan: Plan, loss: Loss) -> str | None:
-    """The topic id of a loss that says only its offsets; None if the plan has these offsets of
-    several incarnations."""
+    """The topic id of a loss of which only the offsets are known; None if the plan has these
+    offsets of several incarnations."""
     same_partition = [r for r in plan.ranges if r.partition == loss.partition]
     containing = [r for r in same_partition if r.has(loss.partition, loss.from_offset)]
     ids = {r.topic_id for r in containing or same_partition}

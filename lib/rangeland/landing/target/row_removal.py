@@ -19,8 +19,9 @@ from rangeland.planning.plan_kind import PlanKind, WriteMode
 
 @dataclass(frozen=True, slots=True)
 class UnknownCommits:
-    """The log of the table has lost commits since ``planned_at_version``, for which the job's
-    newest plan was made, and begins at ``log_begins_at``: a removal may have been among them."""
+    """Commits that the log of the table no longer has: it begins at ``log_begins_at``, and the
+    job's newest plan was made for the earlier ``planned_at_version``. A removal of rows may have
+    been among them."""
 
     planned_at_version: int
     log_begins_at: int
@@ -48,8 +49,8 @@ def find_removal(job: str, table: TargetTable, ledger: TargetLedger) -> Removal 
 def _unknown_commits(
     planned_at: int, version: int, commits: Sequence[CommitMetadata]
 ) -> UnknownCommits | None:
-    """The commits that the log of the table, read in this version, has lost. ``commits``: those
-    that it still has after ``planned_at``."""
+    """The commits that the log of the table, read in this version, no longer has. ``commits``:
+    those that it still has after ``planned_at``."""
     begins_at = commits[0].version if commits else version + 1
     return UnknownCommits(planned_at, begins_at) if begins_at > planned_at + 1 else None
 

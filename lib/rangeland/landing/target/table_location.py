@@ -1,7 +1,7 @@
-"""The place of the table that a job lands in: how it is found, reached and created.
+"""The location of the table that a job lands in: how the table is found, reached and created.
 
-It is created if it does not exist, but never in a folder with other files. ``target_table`` has the
-table's state.
+The table is created if it does not exist, but never in a folder with other files. ``target_table``
+has its state.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 class TableLocation:
-    """The place of a table that may not exist yet. ``path`` is its URI; None for a catalog table
-    that does not exist yet. It is reached through ``delta``."""
+    """The location of a table that may not exist yet. ``path`` is its URI; None for a catalog table
+    that does not exist yet. The table is accessed through ``delta``."""
 
     def __init__(self, spark: SparkSession, job: Job) -> None:
         if job.sink.is_per_topic:
@@ -63,7 +63,7 @@ class TableLocation:
 
     @property
     def uri(self) -> str:
-        """The URI of a table that exists. Raises Bug where there is none."""
+        """The URI of a table that exists. Raises Bug if it does not."""
         if self.path is None:
             raise Bug(f"an outcome is about to land in {self.name}, which does not exist")
         return self.path
@@ -108,7 +108,8 @@ class TableLocation:
         return self.path
 
     def create(self, path: str, row_schema: pa.Schema) -> Snapshot:
-        """A new table for these rows, or another driver's, which they may not fit."""
+        """Creates a table for these rows, or returns one that another driver has just created,
+        which they may not fit."""
         definition = new_table(row_schema, self._sink.partition_by)
         return self.delta.create(path, definition.schema_json, definition.partition_columns)
 

@@ -22,8 +22,9 @@ def property_warnings(snapshot: Snapshot | None) -> tuple[str, ...]:
 
 
 def store_warning(location: TableLocation, *, replaces: bool) -> str:
-    """The warning about a store that is safe for only one driver, until a log store is chosen.
-    If rows are replaced, the warning about any store: Spark's own writer commits then."""
+    """The warning about a store that is safe for only one driver until a log store is configured.
+    If rows are replaced, the warning about any store that is not local, since Spark's own writer
+    then commits."""
     store = location.store()
     if store is None or store.kind is StoreKind.LOCAL:
         return ""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MAX_READS = 10
-"""How often ledger and table are read: a read takes less time than a landing, so other drivers can
-hardly write during every one."""
+"""How often ledger and table are read at most: a read takes less time than a landing, so other
+drivers can hardly write during each one."""
 
 
 class TargetLedger:
@@ -53,8 +53,8 @@ class TargetLedger:
 
     def refresh_as_one(self) -> None:
         """Like ``refresh``, but repeated until no driver has written to the ledger while the table
-        was being read: the ledger then has the outcome of everything that is in the table, and of
-        nothing that landed later. Raises Unreachable if other drivers keep writing."""
+        was being read: the ledger then has the outcomes of everything that is in the table, and
+        none of later landings. Raises Unreachable if other drivers keep writing."""
         for _ in range(_MAX_READS):
             if self.opened is None:
                 return
@@ -77,7 +77,7 @@ class TargetLedger:
         return {p for p in plan_ids if landed_last(p.application) >= p.sequence}
 
     def load_current(self) -> Ledger | None:
-        """The ledger as it is now; ``opened`` stays what it was."""
+        """The ledger as it is now; ``opened`` is not changed."""
         if self._location.path is None:
             return None
         ledger = Ledger(self._location.delta, self._location.path)
@@ -98,8 +98,8 @@ class TargetLedger:
         self.opened = self.opened or Ledger(self._location.delta, path).open_or_create()
 
     def compact(self) -> str:
-        """Compacts the ledger (``Ledger.compact``). Returns a warning if that failed, otherwise an
-        empty text: everything has landed by then."""
+        """Compacts the ledger (``Ledger.compact``). If that fails, this is not an error, since
+        everything has landed by then: returns a warning, otherwise an empty text."""
         try:
             self.require().compact()
         except RangelandError as error:

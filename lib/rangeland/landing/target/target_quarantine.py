@@ -36,7 +36,7 @@ class TargetQuarantine:
         return None
 
     def batches(self, is_wanted: IsWanted) -> Iterator[QuarantinedBatch]:
-        """The wanted batches of all that were ever kept, one file at a time."""
+        """The wanted batches among all that were ever kept, one file at a time."""
         return iter(()) if self._location.path is None else self._open().batches(is_wanted)
 
     def _open(self) -> Quarantine:

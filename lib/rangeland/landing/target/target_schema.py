@@ -39,7 +39,7 @@ class TargetSchema:
         return self.snapshot.metadata
 
     def layout(self, row_schema: pa.Schema) -> TableLayout:
-        """The layout in which these rows are written. Raises TableRefused where they do not fit."""
+        """The layout in which these rows are written. Raises TableRefused if they do not fit."""
         if (metadata := self._metadata) is None:
             # A table that was created here fits, as a test proves.
             return new_table(row_schema, self.job.sink.partition_by).layout
@@ -59,8 +59,9 @@ class TargetSchema:
         return row_layout(evolved, written_rows, sink.partition_by)
 
     def schema_to_merge(self, row_schema: pa.Schema) -> str:
-        """The schema that the table takes on when such rows land, as Delta's JSON; empty if it
-        stays as it is. In a table with column mapping it has the names of columns in files."""
+        """The schema that the table takes on when such rows land, as Delta's JSON; empty if the
+        table's schema stays the same. In a table with column mapping, it has the column names that
+        are used in files."""
         if self.job.evolution is not Evolution.ADD:
             return ""
         schema_text = schema_json(row_schema)
@@ -68,7 +69,7 @@ class TargetSchema:
         return schema_text if metadata is None else map_columns(metadata, schema_text)
 
     def as_written(self, schema_text: str) -> str:
-        """A schema of rows, as the table's files have it."""
+        """A schema of rows, with the column names that are used in the table's files."""
         if not schema_text or self.snapshot is None:
             return schema_text
         return as_written(self.snapshot.schema_json, schema_text)

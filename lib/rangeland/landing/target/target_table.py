@@ -1,5 +1,5 @@
-"""The table that a job lands in, as it was last looked at: its state, and which of its files are
-there. ``table_location`` says where it is, and creates it.
+"""The table that a job lands in, as of its last snapshot: its state, and which of its files exist.
+``table_location`` says where it is, and creates it.
 
 The ledger shows what has landed in it: see ``job_history``.
 """
@@ -29,10 +29,10 @@ class TargetTable:
         self.location = location
         self.name = location.name
         self.snapshot: Snapshot | None = None
-        """The table as it was last looked at; None if there is none yet."""
+        """The last snapshot of the table; None if there is no table yet."""
 
     def refresh(self) -> None:
-        """Loads a new snapshot of the table, and leaves the ledger as it was read."""
+        """Loads a new snapshot of the table, without reading the ledger again."""
         self.snapshot = self.location.load()
 
     def refresh_same_table(self) -> None:
@@ -41,7 +41,7 @@ class TargetTable:
         self.refresh()
 
     def check_same_table(self) -> None:
-        """Raises Conflict if another table is there now than the one that was last looked at."""
+        """Raises Conflict if there is now a different table than in the last snapshot."""
         if self.snapshot is not None:
             table_commit.check_same_table(self.location.delta, self.snapshot)
 
@@ -92,7 +92,7 @@ class TargetTable:
         return any(file.path in paths for file in self.snapshot.files())
 
     def gone_files(self) -> list[AddedFile]:
-        """The files that the table names and its store no longer has. Files that a shallow clone
+        """The files that the table names but its store no longer has. Files that a shallow clone
         shares with another table are not checked."""
         if self.snapshot is None:
             return []
@@ -102,7 +102,7 @@ class TargetTable:
 
     def change_by(self, schema_json: str, files: Sequence[DataFile] = ()) -> SchemaChange:
         """The change that files with this schema, which may be empty, make to the table's current
-        schema. ``files``: those of which is asked whether they fit."""
+        schema. ``files``: the files that are checked for fitting the table."""
         location = self.location
         snapshot = location.delta.load(location.uri) if schema_json or files else None
         if snapshot is None:

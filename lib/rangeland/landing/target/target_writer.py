@@ -1,7 +1,7 @@
 """Enters plans in the ledger, writes their parts and outcomes, and lands outcomes in the table.
 
 If two drivers write the same thing, the first one counts, and the other gets what the first one
-wrote. Nothing here reads a log or decides ranges.
+wrote. This module neither reads a log nor decides ranges.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class TargetWriter:
         self._ledger = ledger
 
     def open_or_create(self, row_schema: pa.Schema) -> None:
-        """Creates table and ledger if they do not exist. Not a refresh: a plan that was entered
-        since the last one still makes ``enter`` return False."""
+        """Creates table and ledger if they do not exist. This is not a refresh: if a plan was
+        entered since the last one, ``enter`` still returns False."""
         path = self._location.locate_or_create(row_schema)
         if self._table.snapshot is None:
             self._location.check_folder_is_free()
@@ -82,9 +82,9 @@ class TargetWriter:
         self._ledger.register()
 
     def enter(self, plan: Plan, unfinished: Sequence[EnteredPlan]) -> bool:
-        """Enters a plan that is based on the last ``refresh``. False if another plan came first:
-        then refresh and try again. Raises Bug for a plan that contradicts itself: no reading of it
-        could be proved."""
+        """Enters a plan that is based on the last ``refresh``. Returns False if another plan came
+        first: then refresh and try again. Raises Bug for a plan that contradicts itself, since no
+        reading of it could be proved."""
         if (why := contradiction(plan)) is not None:
             raise Bug(f"the plan {plan.id} contradicts itself", why=why)
         return self._enter(plan, unfinished)
@@ -194,8 +194,8 @@ class TargetWriter:
         files: Iterable[WrittenFile],
         fingerprints: Fingerprints,
     ) -> bool:
-        """Writes a part of a plan, False if another part has that number. ``fingerprints``: those
-        of the plan's logs from before the part was read."""
+        """Writes a part of a plan. Returns False if another part has that number.
+        ``fingerprints``: those of the plan's logs from before the part was read."""
         receipts = tuple(receipt for result in results for receipt in result.receipts)
         partitions = {receipt.partition for receipt in receipts}
         return self._ledger.require().append_part(
@@ -225,7 +225,7 @@ class TargetWriter:
         self, sequence: int, seen: Iterable[DecidedLoss], seen_at_ms: int | None = None
     ) -> None:
         """Records losses that belong to no outcome, each once; without ``seen_at_ms``, as seen now.
-        Does nothing if there is no ledger: a run that is refused writes nothing."""
+        Does nothing if there is no ledger, since a run that is refused writes nothing."""
         if (ledger := self._ledger.opened) is None:
             return
         now_ms = wall_ms()
@@ -255,10 +255,10 @@ class TargetWriter:
         expected_version: int | None = None,
     ) -> table_commit.CommittedOutcome | table_commit.NotCommitted | table_commit.TableMoved:
         """Commits all files of an outcome at once; does nothing if it has already landed. Its rows
-        have been checked against the table's constraints. ``gone`` are files that the table
-        names and its store has lost: the commit removes them, and until then the table cannot be
-        read. ``expected_version``: the version that the commit must follow, if it depends on
-        it."""
+        must have been checked against the table's constraints. ``gone`` are files that the table
+        names but its store has lost: the commit removes them, and until then the table cannot be
+        read. ``expected_version``: the version that the commit must directly follow, if the commit
+        depends on it."""
         table = self._table.snapshot or self._location.uri
         request = CommitRequest(
             outcome.application,
@@ -273,8 +273,8 @@ class TargetWriter:
         return table_commit.commit_once(self._location.delta, table, request)
 
     def set_ledger_property(self) -> None:
-        """Names the ledger in the table, in a separate commit: ``commit_outcome`` does it together
-        with the rows, but Spark's commits cannot."""
+        """Sets the property that names the ledger in the table, in a separate commit:
+        ``commit_outcome`` does this together with the rows, but Spark's commits cannot."""
         snapshot = self._table.snapshot
         ledger_id = self._ledger.require().table_id
         if snapshot is None or snapshot.property(LEDGER_PROPERTY) == ledger_id:
