@@ -35,7 +35,7 @@ R = TypeVar("R", bound=CommandResult, covariant=True)
 
 @dataclass(frozen=True)
 class JobResult(Generic[R]):
-    """One job of many: its result, or the error that ended it. ``table`` is None if the job's
+    """The result of one job of many, or the error that ended it. ``table`` is None if the job's
     tables are not known."""
 
     job: str
@@ -46,7 +46,7 @@ class JobResult(Generic[R]):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the error or the result: that of a table that lacks rows is not 0."""
+        """The exit code of the error or the result; for a table that lacks rows, it is not 0."""
         ended_with = self.result if self.error is None else self.error
         return 0 if ended_with is None else ended_with.exit_code
 

@@ -1,8 +1,8 @@
 """Runs many jobs side by side in one Spark session.
 
 Each job is a separate run, with its own table, ledger, plan and proof; the jobs share the session
-and the survey of their cluster. One that fails does not stop the others. The driver may be killed
-at any moment: the next run finishes each table's plan by itself.
+and the survey of their cluster. A job that fails does not stop the others. The driver may be killed
+at any moment: the next run finishes each table's plan separately.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=CommandResult)
 MAX_TABLES_AT_A_TIME = 16
-"""The most tables at a time by default: all share one driver, its memory and its JVM."""
+"""The default maximum number of tables at a time: all share one driver, its memory and its JVM."""
 
 
 class JobsProgress(Protocol):
@@ -68,7 +68,7 @@ class NoJobsProgress:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The jobs of one command: those whose tables are known, and the files that cannot be used."""
+    """The jobs of one command whose tables are known, and the files that cannot be used."""
 
     jobs: tuple[TableJob, ...]
     failed: tuple[FailedFile, ...] = ()
@@ -91,7 +91,7 @@ def fleet_of(
     spark: SparkSession,
     progress: JobsProgress,
 ) -> Fleet:
-    """The jobs of these files; no table may have two jobs of one name."""
+    """The jobs of these files. No table may have two jobs of the same name."""
     progress.step("looking for the tables of the jobs")
     jobs: list[TableJob] = []
     all_failed = list(failed)
@@ -237,7 +237,7 @@ def open_job(
 def preview_job(
     table_job: TableJob, spark: SparkSession, progress: Progress, kind: PlanKind
 ) -> PlanPreview:
-    """Previews the plan of a template's topic. Raises Conflict where ``open_job`` does."""
+    """Previews the plan of a template's topic. Raises Conflict if ``open_job`` does."""
     context = open_landing(table_job.job, spark, progress, kind)
     position = context.target.history.position(table_job.job.application)
     _check_only_its_topic_has_landed(table_job, position.topics)
@@ -257,7 +257,7 @@ class OpenedJob:
 
     @property
     def names(self) -> tuple[str, str]:
-        """The names of job and table, which no other job has both of."""
+        """The names of job and table. No other job has the same two names."""
         return (self.table_job.job.name, self.table_job.table)
 
     def run(self) -> RunResult:
@@ -290,7 +290,8 @@ class UnopenedJob:
 
 
 def _announce_survey(job: OpenedJob | UnopenedJob) -> OpenedJob | UnopenedJob:
-    """Lets an opened job wait for a shared survey. After an unforeseen error it is not run."""
+    """Lets an opened job wait for a shared survey. After an unexpected error, the job is not
+    run."""
     try:
         if isinstance(job, OpenedJob):
             job.ticket.announce(job.request)
@@ -300,7 +301,7 @@ def _announce_survey(job: OpenedJob | UnopenedJob) -> OpenedJob | UnopenedJob:
 
 
 def _offsets_to_read(job: OpenedJob | UnopenedJob) -> int:
-    """The size of the job's work; 0 if it cannot be found out, which says nothing against it."""
+    """The size of the job's work; 0 if it cannot be determined, which does not prevent the job."""
     try:
         return job.offsets_to_read()
     except Exception as error:  # if it lasts, it is raised where the job is run
@@ -334,9 +335,9 @@ def mirror_checkpoints(
     opened: Sequence[OpenedJob],
     progress: JobsProgress,
 ) -> tuple[JobResult[RunResult], ...]:
-    """Commits the checkpoints of a template's tables to its group, in one go, except for jobs that
-    have failed: their tables may lack rows. A failure is a warning in the results of its jobs: the
-    rows are safe, and the next run commits them."""
+    """Commits the checkpoints of a template's tables to its group in one operation, except those of
+    jobs that have failed, whose tables may lack rows. A failure is a warning in the results of the
+    jobs: the rows are safe, and the next run commits the checkpoints."""
     succeeded = {(result.job, result.table) for result in job_results if result.error is None}
     for template, jobs in groupby(opened, key=lambda job: job.table_job.template):
         of_template = [job for job in jobs if job.names in succeeded]
@@ -354,7 +355,8 @@ def mirror_checkpoints(
 def _mirror_template(
     template: Job, jobs: Sequence[OpenedJob]
 ) -> dict[tuple[str, str], RangelandError]:
-    """Commits the checkpoints of these jobs, and returns the errors of those whose is not."""
+    """Commits the checkpoints of these jobs. Returns the errors of those that were not
+    committed."""
     errors: dict[tuple[str, str], RangelandError] = {}
 
     def checkpoint_now() -> dict[Partition, int]:
@@ -378,7 +380,7 @@ def _mirror_template(
 def _add_warning(
     job_result: JobResult[RunResult], texts: Mapping[tuple[str, str], str]
 ) -> JobResult[RunResult]:
-    """A job's result with its own one of these texts, if it has one."""
+    """A job's result with its warning from these texts, if there is one."""
     text = texts.get((job_result.job, job_result.table or ""))
     if text is None or job_result.result is None:
         return job_result

@@ -11,9 +11,9 @@ JOB_FILES = (".yaml", ".yml")
 
 
 def job_files(paths: Iterable[Path]) -> list[Path]:
-    """These job files; for a folder, all directly inside it, in the order of their names. Raises
-    UsageError for a folder without any, and for a path that does not exist: a mistyped command line
-    does nothing."""
+    """These job files; for a folder, all files directly inside it, sorted by name. Raises
+    UsageError for a folder without any, and for a path that does not exist, so that a mistyped
+    command line does nothing."""
     files: list[Path] = []
     for position, path in enumerate(paths, 1):
         if path.is_dir():

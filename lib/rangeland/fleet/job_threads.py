@@ -1,8 +1,9 @@
 """Does the work of many jobs side by side, in threads that end with the process.
 
-After a signal, a command of one table ends wherever it is, with its JVM and the commits in it, and
-the next run goes on from there. Many tables have to end in the same way. Python would wait at its
-end for the threads of a ``ThreadPoolExecutor``, and so for as long as a table waits for a lock.
+After a signal, a command for one table ends wherever it is, with its JVM and the commits in it, and
+the next run continues from there. A command for many tables must end in the same way. At exit,
+Python would wait for the threads of a ``ThreadPoolExecutor``, and so for as long as a table waits
+for a lock.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ T = TypeVar("T")
 def results_of(
     works: Sequence[Callable[[], T]], at_a_time: int
 ) -> Iterator[Iterator[tuple[int, T]]]:
-    """Does each work, in the order given, at most ``at_a_time`` at a time. Iterates over the index
-    and the result of each, in the order in which they end, and raises what a work raises. Once the
-    context is left, nothing more begins, and what runs is not waited for."""
+    """Calls each function, in the order given, at most ``at_a_time`` at a time. Iterates over their
+    indexes and results, in the order in which they end, and raises what a function raises. Once the
+    context is left, no further function is called, and those still running are not waited for."""
     waiting = deque(enumerate(works))
     ended: SimpleQueue[tuple[int, Future[T]]] = SimpleQueue()
 

@@ -1,4 +1,4 @@
-"""Finds the topics of a template that have tables, and those that came after its first run. Asks
+"""Finds the topics of a template that have tables, and those created after its first run. Asks
 stores and catalogs, never a cluster.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 LOG_FOLDER = "_delta_log"
 FIRST_ENTRY = f"{LEDGER_FOLDER}/{LOG_FOLDER}/{1:020}.json"
-"""The entry of a ledger with its first plan. An old log may no longer have it."""
+"""The log entry with the first plan of a ledger. An old log may no longer have it."""
 
 logger = logging.getLogger(__name__)
 
@@ -57,10 +57,11 @@ def landed_topics(
 
 
 def later_topics(template: Job, spark: SparkSession, topics: Sequence[str]) -> frozenset[str]:
-    """The topics that came after the first run: they have no table yet, and another topic has a
-    checkpoint of this job. ``range.first_run`` is about the first run of all tables together.
-    Empty if the job begins at the beginning of each topic anyway. Raises StorageFailed if the
-    tables cannot be listed, and the error of a table that cannot be read if no other shows it."""
+    """The topics that were added after the first run: they have no table yet, while another topic
+    has a checkpoint of this job. ``range.first_run`` refers to the first run of all tables
+    together. Empty if the job begins at the beginning of each topic anyway. Raises StorageFailed if
+    the tables cannot be listed. If a table cannot be read, and no other one shows a checkpoint,
+    raises the error of that table."""
     spec = template.range
     follows = any(isinstance(bound, FromCheckpoint) for bound in spec.from_.every)
     if isinstance(spec.first_run, Earliest) or not follows:
@@ -75,13 +76,13 @@ def later_topics(template: Job, spark: SparkSession, topics: Sequence[str]) -> f
 
 
 def _has_checkpoint(jobs: Iterable[Job], spark: SparkSession) -> bool:
-    """Whether one of these jobs has a checkpoint in its table. As a rule the first one does."""
+    """Whether one of these jobs has a checkpoint in its table. Usually, the first one does."""
     failure: RangelandError | None = None
     for job in jobs:
         try:
             if topics_in(job, spark):
                 return True
-        except RangelandError as error:  # also raised where the table is landed in
+        except RangelandError as error:  # raised again when this table is landed in
             failure = failure or error
     if failure is not None:
         raise failure
@@ -102,8 +103,9 @@ def _topics_without_table(
 
 
 def _may_be_unused(job: Job, spark: SparkSession) -> bool:
-    """Whether a run has made the table's ledger, and has ended before a plan was entered. So may a
-    table that cannot be read now: to land too much of it is better than to leave records out."""
+    """Whether a run may have created the table's ledger and ended before a plan was entered. This
+    may also be true of a table that cannot be read now: it is better to land too much of it than to
+    leave out records."""
     try:
         ledger = open_target(spark, job).ledger
     except RangelandError as error:
@@ -116,7 +118,7 @@ def _may_be_unused(job: Job, spark: SparkSession) -> bool:
 
 
 def _in_folders(template: Job, spark: SparkSession) -> list[str]:
-    """The landed topics, from the folders that the name of a table may have, in one listing."""
+    """The landed topics, from the folders whose names may be those of tables, in one listing."""
     parent, before, after, below = _folder_parts(template)
     with _listing_errors(template):
         store, root = DeltaKernel(spark).storage(parent).open()
@@ -150,8 +152,8 @@ def _tables_and_plans_in_folders(
 
 
 def _folder_parts(template: Job) -> tuple[str, str, str, str]:
-    """The folder of all tables, what stands before and after the topic in the name of a folder
-    inside it, and the folder below that, which may be empty."""
+    """The folder of all tables; the text before and after the topic in the name of a folder inside
+    it; and the folder below that one, which may be empty."""
     head, _, tail = template.sink.table.partition(TOPIC_FIELD)
     parent, slash, before = head.rpartition("/")
     after, _, below = tail.partition("/")
@@ -177,8 +179,8 @@ def _listing_errors(template: Job) -> Iterator[None]:
 def _in_catalog(
     template: Job, spark: SparkSession, known_tables: set[tuple[str, ...]]
 ) -> list[str]:
-    """The landed topics, from the ledgers of those tables of a catalog whose names fit and are not
-    known yet."""
+    """The landed topics, from the ledgers of those tables in a catalog whose names fit, and whose
+    topics are not known yet."""
     *outer, last = parts_of(template.sink.table)
     before, _, after = last.partition(TOPIC_FIELD)
     # A catalog may list names in lower case, however the job file spells them.
@@ -198,7 +200,7 @@ def _in_catalog(
 def _tables_and_ledgers_in_catalog(
     template: Job, spark: SparkSession, topics: Sequence[str]
 ) -> tuple[list[str], Collection[str]]:
-    """The topics that have a table, and those whose ledger is registered, too."""
+    """The topics that have a table, and those whose ledger is registered as well."""
     names = {name.lower() for name in _names_in_catalog(template, spark)}
     last_parts = {topic: _key(table_of_topic(template.sink, topic))[-1] for topic in topics}
     tables = [topic for topic in topics if last_parts[topic] in names]

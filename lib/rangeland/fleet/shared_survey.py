@@ -1,10 +1,10 @@
 """Takes one survey of a cluster for all jobs of a session that read it.
 
-A survey has a constant number of requests per broker, so a hundred tables need one survey and not a
-hundred. Each job gets the part about its own topics. What a survey asks of a log depends on the
-checkpoint, so jobs that read one topic share a survey only if they have reached the same there. A
-shared survey that fails, or that a job cannot use, only costs time: the job then takes its own
-survey, which may succeed or fail.
+A survey takes a constant number of requests per broker, so a hundred tables need only one survey.
+Each job gets the part about its own topics. What a survey asks about a log depends on the
+checkpoint, so jobs that read the same topic share a survey only if their checkpoints there are
+equal. A shared survey that fails, or that a job cannot use, only costs time: the job then takes its
+own survey, which may succeed or fail.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _ClusterSurvey:
     taken_at: float = 0.0
 
     def agrees_with(self, checkpoints: Mapping[str, Checkpoint]) -> bool:
-        """Whether the jobs that read these topics, too, have reached the same there."""
+        """Whether other jobs that read these topics have the same checkpoints there."""
         return all(self.checkpoints.get(topic, x) == x for topic, x in checkpoints.items())
 
 
@@ -68,12 +68,14 @@ class SurveyTicket:
             self.surveys.add(self, request)
 
     def ahead(self) -> Survey | None:
-        """The survey that the job would get now, taken if need be; None if it will take its own."""
+        """The survey that the job would get now, taken if necessary; None if the job will take its
+        own."""
         return self.surveys.ahead(self)
 
     def survey_of(self, job: Job, request: SurveyRequest) -> Survey:
-        """The job's part of the shared survey, the first time, if this is what it announced;
-        otherwise a separate survey. Raises the errors of ``job_survey.survey_of``."""
+        """The job's part of the shared survey, the first time and if the request is the one that
+        was announced; otherwise a separate survey. Raises the errors of
+        ``job_survey.survey_of``."""
         survey = self.ahead()
         self.surveys.remove(self)
         if survey is None or self.request != request:
@@ -82,22 +84,22 @@ class SurveyTicket:
 
 
 class _SharingKey(NamedTuple):
-    """What has to be equal for two jobs to share a survey, whatever their topics."""
+    """The properties that must be equal for two jobs to share a survey, whatever their topics."""
 
     settings: ClusterSettings
     tolerates_missing_leaders: bool
     name: Cluster | None
-    """What the job adds to the name of the cluster that a survey finds."""
+    """The names that the job adds to the cluster that a survey finds."""
 
     @staticmethod
     def of(job: Job) -> _SharingKey:
-        """Raises what ``look_up_cluster`` raises."""
+        """The key of a job. Raises what ``look_up_cluster`` raises."""
         tolerant = job.policies.tolerates_missing_leaders
         return _SharingKey(look_up_cluster(job), tolerant, job.source.name_cluster(Cluster()))
 
 
 class SharedSurveys:
-    """The surveys of the jobs of one session, by cluster. For use from many threads."""
+    """The surveys of the jobs of one session, by cluster. Thread-safe."""
 
     def __init__(
         self, take: SurveyOf = survey_of, clock: Callable[[], float] = time.monotonic
@@ -142,7 +144,7 @@ class SharedSurveys:
             return part_of(cluster.survey, ticket.request)
 
     def _renew(self, cluster: _ClusterSurvey) -> None:
-        """Surveys for all jobs that wait. If that fails, each of them takes its own."""
+        """Takes a survey for all waiting jobs. If that fails, each of them takes its own."""
         requests = [ticket.request for ticket in cluster.tickets if ticket.request is not None]
         try:
             cluster.survey = self.take(cluster.tickets[0].job, merge_requests(requests))
@@ -164,7 +166,7 @@ def may_share(job: Job, request: SurveyRequest) -> bool:
 
 
 def checkpoints_by_topic(request: SurveyRequest) -> Mapping[str, Checkpoint]:
-    """The checkpoint of each topic of a request; empty where nothing has landed."""
+    """The checkpoint of each topic of a request; empty for a topic of which nothing has landed."""
     checkpoints: dict[str, dict[Partition, LogMark]] = {topic: {} for topic in request.topics}
     for partition, mark in request.checkpoint.items():
         if partition.topic in checkpoints:
@@ -173,8 +175,8 @@ def checkpoints_by_topic(request: SurveyRequest) -> Mapping[str, Checkpoint]:
 
 
 def merge_requests(requests: Sequence[SurveyRequest]) -> SurveyRequest:
-    """One request that asks for everything in these, whose checkpoints agree. What a job has landed
-    of topics that it no longer reads is left out: another job may read them."""
+    """One request that asks for everything in these requests, whose checkpoints agree. Landings of
+    topics that a job no longer reads are left out: another job may read them."""
     checkpoints = [x for w in requests for x in checkpoints_by_topic(w).values()]
     return SurveyRequest(
         topics=tuple(dict.fromkeys(t for w in requests for t in w.topics)),

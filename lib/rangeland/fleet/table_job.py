@@ -1,4 +1,5 @@
-"""A job of one table, as the commands get it. Imports little: a command line needs it early."""
+"""A job of one table, in the form in which commands get it. Imports little, since a command line
+needs it early."""
 
 from __future__ import annotations
 

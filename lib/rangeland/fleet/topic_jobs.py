@@ -1,8 +1,8 @@
 """Finds the jobs of a command: one per job file, or one for each topic of a file whose
 ``sink.table`` contains ``{topic}``.
 
-A topic that has a table is part of its job even when the cluster no longer has the topic: then
-the policy about vanished logs applies to it, as in any job.
+A topic that has a table is part of its job even if the cluster no longer has the topic: then the
+policy for vanished logs applies to it, as in any job.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FailedFile:
-    """A job file whose tables are not known, and why. ``job`` is its name, if that is known."""
+    """A job file whose tables are not known, and why. ``job`` is the job's name, if known."""
 
     name: str
     error: RangelandError
@@ -43,8 +43,8 @@ class FailedFile:
 @dataclass(frozen=True, slots=True)
 class LoadedFile:
     """One job file, or the job of a plan file. ``topics``: the topics of the cluster, if it was
-    asked. ``no_topic``: the error of a pattern that none of them matches, unless one that is gone
-    has a table."""
+    asked. ``no_topic``: the error if none of them matches the pattern; it counts unless a topic
+    that is gone has a table."""
 
     job: Job
     text: JobText
@@ -56,8 +56,8 @@ class LoadedFile:
 def load_files(
     paths: Iterable[Path], load: Callable[[Path], tuple[Job, JobText]], *, asks_cluster: bool
 ) -> tuple[list[LoadedFile], list[FailedFile]]:
-    """The files, and the ones that cannot be used. Needs no Spark: an unreachable cluster shows
-    before a session is started."""
+    """The loaded files, and the ones that cannot be used. Needs no Spark, so that an unreachable
+    cluster is noticed before a session is started."""
     files: list[LoadedFile] = []
     failures: list[FailedFile] = []
     for path in paths:
@@ -79,8 +79,9 @@ def _with_topics(file: LoadedFile) -> LoadedFile:
 
 
 def table_jobs(file: LoadedFile, spark: SparkSession) -> list[TableJob]:
-    """The jobs of a file: itself, or one for each topic. Raises JobFileError if there is no topic,
-    or if two would share a table, and the errors of ``landed_topics`` and ``later_topics``."""
+    """The jobs of a file: its own job, or one for each topic. Raises JobFileError if there is no
+    topic, or if two would share a table, and the errors of ``landed_topics`` and
+    ``later_topics``."""
     if not file.job.sink.is_per_topic:
         return [TableJob(file.job, file.text, reviewed=file.reviewed)]
     of_cluster = file.job.source.topics if file.topics is None else file.topics

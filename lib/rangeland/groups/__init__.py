@@ -1,2 +1,2 @@
-"""Consumer groups as their backends keep them: members, assignments and offsets. Landing never
-depends on them."""
+"""Consumer groups at their backends: members, assignments and offsets. Landing never depends on
+them."""

@@ -1,7 +1,7 @@
-"""What a group does for a run: it claims partitions, assigns them and stores offsets.
+"""The interface of consumer groups, which claim and assign partitions and store offsets for a run.
 
-A *backend* keeps groups: Kafka's coordinator, ZooKeeper, or RocketMQ's brokers. A *membership* is
-one driver's place in a group: while it holds, no other member has its partitions. Landing each
+A *backend* stores groups: Kafka's coordinator, ZooKeeper, or RocketMQ's brokers. A *membership* is
+one driver's place in a group: while it is valid, no other member has its partitions. Landing each
 record once never depends on any of this.
 
 The backends of Kafka and RocketMQ have no socket and no clock: they send requests through a
@@ -26,9 +26,9 @@ from rangeland.model import Address, Partition
 logger = logging.getLogger(__name__)
 
 LONGEST_BEAT_MS: Final = 3_000
-"""A joining member waits until the others learn of it with their next heartbeat."""
+"""A joining member waits until the others hear about it with their next heartbeat."""
 BEATS_PER_SESSION: Final = 3
-"""As Kafka's documentation advises: two heartbeats may be lost."""
+"""As Kafka's documentation recommends, so that two heartbeats may be lost."""
 PAUSE_MS: Final = 250
 """A coordinator that moves or loads is ready within seconds."""
 
@@ -42,7 +42,7 @@ class HeartbeatStatus(Enum):
     REBALANCING = "rebalancing"
     """Members join or leave: give up all partitions and ``rejoin``."""
     LOST = "lost"
-    """Others may hold its partitions now: commit nothing, and ``rejoin`` as a new member."""
+    """Others may have its partitions now: commit nothing, and ``rejoin`` as a new member."""
 
 
 class Fenced(Conflict):
@@ -55,8 +55,8 @@ class Fenced(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """The request of a driver to join. ``partitions`` are all partitions of the job: each member
-    names the same. ``assignment`` is range, roundrobin or sticky."""
+    """A driver's request to join. ``partitions`` are all partitions of the job, the same for every
+    member. ``assignment`` is range, roundrobin or sticky."""
 
     group: str
     job: str
@@ -69,7 +69,7 @@ class JoinRequest:
 
 
 def check_assignment_is_range(joining: JoinRequest, why: str) -> None:
-    """Raises JobFileError for an assignment that the backend does not have."""
+    """Raises JobFileError for an assignment that the backend does not support."""
     if joining.assignment != "range":
         raise JobFileError(
             f"group {joining.group} cannot share partitions by {joining.assignment}",
@@ -80,9 +80,9 @@ def check_assignment_is_range(joining: JoinRequest, why: str) -> None:
 
 
 class Membership(ABC):
-    """One driver's membership. Only ``beat`` may be called from a second thread. What all backends
-    have in common is here: the rhythm of heartbeats, the fields of log lines, and the error of a
-    member that is fenced."""
+    """One driver's membership. Only ``beat`` may be called from a second thread. This base class
+    has what all backends share: the interval of heartbeats, the fields of log lines, and the error
+    of a fenced member."""
 
     def __init__(self, joining: JoinRequest, generation: int = 0) -> None:
         self.joining = joining
@@ -109,7 +109,7 @@ class Membership(ABC):
     @abstractmethod
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Writes the group's next offsets. Raises Fenced if this generation is over, and
-        Unreachable if the backend does not answer: what was written is then unknown."""
+        Unreachable if the backend does not answer; it is then unknown what was written."""
 
     @abstractmethod
     def leave(self) -> None:
@@ -148,7 +148,7 @@ class Membership(ABC):
 
 
 class GroupBackend(Protocol):
-    """Keeps groups. Every method raises Unreachable if it gets no response."""
+    """A store of groups. Every method raises Unreachable if it gets no response."""
 
     @property
     def name(self) -> str:
@@ -222,9 +222,9 @@ def group_error(
     remedies: Mapping[str, str],
     remark: str = "",
 ) -> RangelandError:
-    """The error for a code that the caller does not handle: the same request would be refused
-    again, or the brokers have failed, which the sentence ``failed`` says. ``when`` is a clause for
-    the message. ``remedies`` by the code's name."""
+    """The error for a code that the caller does not handle: either the same request would be
+    refused again, or the brokers have failed, as the sentence ``failed`` then says. ``when`` is a
+    clause for the message. ``remedies``: what to do, by the name of the code."""
     why = f"{code.describe(remark)}, when {when}"
     facts: dict[str, Any] = {"group": group, "code": code.name}
     if code.meaning.is_final:

@@ -1,8 +1,9 @@
-"""Range assignment, which clients of every backend know.
+"""Range assignment, which clients of every backend support.
 
-Per topic, the sorted partitions are cut into as many runs as there are members that read it; the
-first few runs are one longer if the division leaves a remainder. Every member computes the whole
-assignment from the same lists, so their order is part of the rule: each backend has its upstream's.
+For each topic, the sorted partitions are cut into as many runs as there are members that read it;
+if the division leaves a remainder, the first few runs have one partition more. Every member
+computes the entire assignment from the same lists, so their order is part of the rule: each backend
+uses the order of its upstream.
 """
 
 from __future__ import annotations

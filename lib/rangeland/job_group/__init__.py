@@ -1,2 +1,2 @@
-"""A run in its job's consumer group: a driver's lease, a plan shared by the group's drivers, the
-checkpoint mirrored to it. Landing never depends on it."""
+"""A run's part in its job's consumer group: a driver's lease, a plan shared by the group's drivers,
+and the mirrored checkpoint. Landing never depends on the group."""

@@ -1,13 +1,13 @@
 """A driver's membership in its group, kept alive while the driver works.
 
 A thread sends heartbeats and remembers the responses. While the driver reads slices of its
-partitions, a rebalance waits until the driver has stopped; at all other times the thread takes
-part in it by itself, so that no member waits for a driver that plans or commits. All calls but
-``beat`` happen under one lock.
+partitions, a rebalance waits until the driver has stopped. At all other times, the thread takes
+part in rebalances by itself, so that no member waits for a driver that is planning or committing.
+All calls except ``beat`` happen under one lock.
 
-An unavailable group backend is tolerated for one session timeout. After that other members may
-own the partitions, and the lease counts as lost, for the reason in ``membership_error``, until the
-backend answers again. Landing goes on either way.
+An unavailable group backend is tolerated for one session timeout. After that, other members may
+own the partitions, and the lease counts as lost until the backend answers again
+(``membership_error`` has the reason). Landing continues either way.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LAST_BEAT_S = 2
-"""How long to wait at the end for a heartbeat that is in flight."""
+"""How long to wait, at the end, for a heartbeat that is in flight."""
 
 
 class HeartbeatThread:
@@ -46,7 +46,7 @@ class HeartbeatThread:
         self._silence = ""
         self._rejoin_failed = False
         self._turn = 0
-        """How often it has rejoined: responses to heartbeats of an earlier turn are stale."""
+        """How often it has rejoined: responses to heartbeats from before that are stale."""
         self._thread = threading.Thread(target=self._beat, name="rangeland-group", daemon=True)
         self._thread.start()
 
@@ -68,8 +68,9 @@ class HeartbeatThread:
 
     @property
     def must_stop(self) -> bool:
-        """The driver has to stop reading: the group rebalances, or its partitions have new owners.
-        False while the backend does not answer: no rebalance can complete then."""
+        """Whether the driver has to stop reading, because the group is rebalancing, or the driver's
+        partitions have new owners. False while the backend does not answer, since no rebalance can
+        complete then."""
         with self._lock:
             return self._status is not HeartbeatStatus.HOLDS and self.membership_error is None
 
@@ -91,7 +92,7 @@ class HeartbeatThread:
 
     @contextmanager
     def hold_assignment(self) -> Iterator[None]:
-        """While this is open, the thread joins no rebalance; watch ``must_stop``."""
+        """A context in which the thread joins no rebalance; watch ``must_stop`` meanwhile."""
         with self._lock:
             self._reading = True
         try:
@@ -101,15 +102,15 @@ class HeartbeatThread:
                 self._reading = False
 
     def join_rebalance(self) -> None:
-        """Takes part in a rebalance now, if there is one. Only for a driver that reads nothing, or
-        to which it does not matter that others read the same slices."""
+        """Takes part in a rebalance now, if there is one. Only for a driver that is not reading, or
+        if it does not matter that others read the same slices."""
         with self._lock:
             if self._status is not HeartbeatStatus.HOLDS and not self._ended.is_set():
                 self._rejoin()
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Commits the group's offsets. Raises Fenced, after joining again, if the membership had
-        expired: other drivers may have landed since, so read the checkpoint again. Also raises
+        """Commits the group's offsets. If the membership had expired, joins again and raises
+        Fenced: other drivers may have landed since, so read the checkpoint again. Also raises
         Unreachable and Conflict."""
         with self._lock:
             try:
@@ -184,7 +185,7 @@ class HeartbeatThread:
                 name = {"group": group, "member": self._membership.member_id}
                 fields = {**name, "generation": self._membership.generation}
                 logger.info("Found the group rebalancing", extra=fields)
-            # Once it could not rejoin, members tell from memory that they do not hold.
+            # After failing to rejoin, members answer from memory that they hold nothing.
             if status is HeartbeatStatus.HOLDS or not self._rejoin_failed:
                 self._answered_at = time.monotonic()
             if status is not HeartbeatStatus.HOLDS and not self._reading:
@@ -194,7 +195,7 @@ class HeartbeatThread:
         try:
             self._membership.rejoin()
         except Unreachable as error:
-            # Tried again until a session timeout after the last response.
+            # This is tried again until one session timeout after the last response.
             self._silence = str(error)
             self._rejoin_failed = True
         except RangelandError as error:

@@ -2,8 +2,8 @@
 
 A lease keeps other members away from the partitions, decides which of several drivers reads what,
 and is used to mirror the checkpoint. Exactly-once landing does not depend on it: if the group
-backend is unavailable, a run warns and goes on alone. Only a live consumer in the group ends a
-run, before a plan is entered.
+backend is unavailable, a run issues a warning and continues alone. Only a live consumer in the
+group ends a run, before a plan is entered.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rangeland.wording import count_noun
 ABSENT = GroupView(GroupState.ABSENT)
 POLL_S = 0.5
 TRIES = 3
-"""Each failure takes a rebalance between the look at the checkpoint and the commit: three in a row
+"""Each failure requires a rebalance between reading the checkpoint and the commit: three in a row
 are no accident."""
 GRACE_S = 5
 """The time that the remaining members have to rebalance after a session timeout."""
@@ -60,7 +60,8 @@ class GroupLease:
     ) -> None:
         self.backend = backend
         self.partitions = frozenset(partitions)
-        """All partitions that the members share. Later ones belong to the next run."""
+        """All partitions that the members share. Partitions created later are left to the next
+        run."""
         self.group = group
         self._heartbeat = heartbeat
         self._warn = warn
@@ -93,7 +94,7 @@ class GroupLease:
         return self._heartbeat is not None and self._heartbeat.must_stop
 
     def hold_assignment(self) -> AbstractContextManager[None]:
-        """While this is open, the partitions stay assigned, as in ``HeartbeatThread``."""
+        """A context in which the partitions stay assigned, as in ``HeartbeatThread``."""
         return nullcontext() if self._heartbeat is None else self._heartbeat.hold_assignment()
 
     def join_rebalance(self) -> None:
@@ -124,7 +125,7 @@ class GroupLease:
         )
 
     def _note_consumers(self, view: GroupView, partitions: frozenset[Partition]) -> None:
-        """Warns of a consumer that has joined after this run, which cannot be prevented."""
+        """Warns of a consumer that has joined after this run began, which cannot be prevented."""
         for holder in view.members:
             shared = sorted(holder.partitions & partitions)
             if holder.is_ours or not shared or holder.member_id in self._consumers:
@@ -233,8 +234,8 @@ class GroupLease:
         return [p for p in foreign if (at := offsets.get(p)) is None or at < checkpoint[p]]
 
     def _join_generation(self) -> int | None:
-        """The generation of this driver once it has taken part in a rebalance, if there is one;
-        None if it is not a member."""
+        """The generation of this driver after taking part in a rebalance, if there is one; None if
+        it is not a member."""
         heartbeat = self._reliable_heartbeat
         if heartbeat is None:
             return None

@@ -1,8 +1,8 @@
 """Commits a job's checkpoint to its group now, as a run does after landing.
 
-This is for groups that a run could not reach, or whose offsets another client has moved since. A
-group with live members is refused: a running consumer would not notice, and would go on from its
-own position.
+This is for groups that a run could not reach, or whose offsets another client has moved since. It
+is refused for a group with live members: a running consumer would not notice, and would continue
+from its own position.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TRIES = 3
-"""Each takes a landing of the job between two looks at its checkpoint."""
+"""Each failure requires that the job lands between two readings of its checkpoint."""
 
 
 def group_of(job: Job) -> Group:
-    """The group of a job. Raises JobFileError where it has none."""
+    """The group of a job. Raises JobFileError if it has none."""
     if job.group is None:
         raise JobFileError(
             f"the job {job.name} has no group to mirror its checkpoint to",
@@ -58,8 +58,8 @@ def group_of(job: Job) -> Group:
 
 
 def push(job: Job, spark: SparkSession, progress: Progress) -> MirrorResult:
-    """Commits the job's checkpoint to its group. Raises Conflict where the group has live members,
-    Unreachable where its backend is unavailable, JobFileError for a job without a group."""
+    """Commits the job's checkpoint to its group. Raises Conflict if the group has live members,
+    Unreachable if its backend is unavailable, and JobFileError for a job without a group."""
     started = time.monotonic()
     group = group_of(job)
     progress.step(f"looking at the table {job.sink.table}")
@@ -97,8 +97,8 @@ def push(job: Job, spark: SparkSession, progress: Progress) -> MirrorResult:
 def push_offsets(
     job: Job, cluster: ClusterSettings, checkpoint_now: Callable[[], dict[Partition, int]]
 ) -> tuple[MirroredOffsets, str]:
-    """Commits the current checkpoint to the job's group, and returns what changed with the name of
-    the group's backend. Raises as ``push`` does."""
+    """Commits the current checkpoint to the job's group. Returns what changed, and the name of the
+    group's backend. Raises as ``push`` does."""
     backend = open_backend(job, cluster)
     try:
         return _push(backend, group_of(job).id, checkpoint_now), backend.name
@@ -109,8 +109,9 @@ def push_offsets(
 def _push(
     backend: GroupBackend, group: str, checkpoint_now: Callable[[], dict[Partition, int]]
 ) -> MirroredOffsets:
-    """Commits the checkpoint, and once more if it has moved meanwhile: a run that has landed and
-    mirrored in between would be set back. Raises Conflict if it moves each time."""
+    """Commits the checkpoint, and commits it again if it has moved meanwhile: otherwise, the
+    offsets of a run that has landed and mirrored in between would be set back. Raises Conflict if
+    it moves each time."""
     before: dict[Partition, int | None] = {}
     checkpoint = checkpoint_now()
     for _ in range(TRIES):

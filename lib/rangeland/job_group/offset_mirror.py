@@ -1,8 +1,8 @@
-"""The checkpoint, committed where the log's own tools look for it, and read back.
+"""Commits the checkpoint to where the log's own tools look for it, and reads it back.
 
 The checkpoint is the truth; the group's offsets are a copy. They are written only for landed
-offsets, and compared with the checkpoint afterwards. What one run could not write, the next run
-writes.
+offsets, and compared with the checkpoint afterwards. Offsets that one run could not write are
+written by the next.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 Offsets = Mapping[Partition, int]
 
 EARLIER = 20
-"""How many landings back a group's offset may lie before we assume that another client moved it."""
+"""How many landings old a group's offset may be before we assume that another client moved it."""
 
 
 def offsets_to_commit(
@@ -51,7 +51,7 @@ def why_left_out(partition: Partition, mark: LogMark, survey: Survey) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MirroredOffsets:
-    """The group's offsets before and after; None where it has none."""
+    """The group's offsets before and after; None for a partition without one."""
 
     checkpoint: Offsets
     before: Mapping[Partition, int | None]
@@ -82,7 +82,7 @@ class MirroredOffsets:
         )
 
     def of(self, partitions: Collection[Partition]) -> MirroredOffsets:
-        """The same for only these partitions."""
+        """The same, restricted to these partitions."""
         checkpoint = {p: offset for p, offset in self.checkpoint.items() if p in partitions}
         return MirroredOffsets(checkpoint, self.before, self.after)
 

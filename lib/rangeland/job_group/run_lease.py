@@ -19,7 +19,8 @@ from rangeland.model import Partition
 
 class RunLease:
     """The lease of a command in its job's group, if it needs one. Backfills do not: they move no
-    checkpoint and may run beside runs. While there is no lease, nothing is shared or mirrored."""
+    checkpoint, and may run at the same time as runs. While there is no lease, nothing is shared or
+    mirrored."""
 
     def __init__(self, context: LandingContext) -> None:
         self._context = context
@@ -28,7 +29,7 @@ class RunLease:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Holds the lease while this is open, if one is needed."""
+        """A context in which the lease is held, if one is needed."""
         if not self.is_needed:
             yield
             return

@@ -1,16 +1,16 @@
-"""Reading a plan together with the other drivers of its group.
+"""Reads a plan together with the other drivers of its group.
 
 Each driver reads the slices that ``planning.slice_assignment`` gives it and writes them to the
-ledger as a part of the plan. The driver that sees the plan complete returns what all have read,
-to be proved and prepared as an outcome. A driver that has to give up its partitions first stops its
-tasks and writes what they have finished; the new owners of the partitions read the rest.
+ledger as a part of the plan. The driver that finds the plan complete returns what all of them have
+read, to be proved and prepared as an outcome. A driver that has to give up its partitions first
+stops its tasks and writes what they have finished; the new owners of the partitions read the rest.
 
 The first part with a slice counts: slices that another driver has written meanwhile are dropped
 here, and their files are never committed. So a driver that has lost its lease without knowing it,
 or works without a group, only costs time.
 
-A driver whose range covers more than the plan goes on with its own plan: it may have been started
-for another interval.
+A driver whose range covers more than the plan continues with its own plan afterwards: it may have
+been started for another interval.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 1.0
 STALLED_S = 600.0
-"""How long to wait for drivers that own partitions and write nothing. A driver without executors,
-for example, may never write, while its heartbeat goes on. Then its slices are read here as well."""
+"""How long to wait for drivers that own partitions but write nothing. A driver without executors,
+for example, may never write although it still sends heartbeats. Then its slices are read here as
+well."""
 
 
 class SharedRead:
@@ -81,7 +82,7 @@ class SharedRead:
 
     def _handed_in(self) -> tuple[list[PartEvent], OutcomeEvent | None]:
         parts, outcome = self._writer.parts_so_far(self._plan)
-        # Parts of a plan that must be read whole were read without its present transform.
+        # If a plan must be read as a whole, its parts were read without the present transform.
         return ([] if self._work.is_transformed else parts), outcome
 
     def _step(self, parts: Sequence[PartEvent]) -> PlanReceipts | OutcomeEvent | LogsChanged | None:
@@ -137,7 +138,7 @@ class SharedRead:
             return False
         if not self._work.is_transformed:
             return True
-        # Stopping would lose all that was read, so join the rebalance while reading, and
+        # Stopping would lose everything that was read, so join the rebalance while reading, and
         # stop only if another driver owns the plan now.
         self._lease.join_rebalance()
         slice_owners = self._lease.slice_owners(self._partitions)
@@ -168,7 +169,7 @@ class SharedRead:
             if not kept:
                 return None
             files = self._work.tasks.files_of(self._plan, kept)
-            # A part that does not add up, or from other logs, would block the plan for ever.
+            # A part that does not add up, or that is from other logs, would block the plan forever.
             prove_part(self._plan, receipts)
             prove_files(self._plan, receipts, files, are_transformed=self._work.is_transformed)
             before = self._work.before
@@ -183,7 +184,7 @@ class SharedRead:
     def _receipts_of_all(
         self, parts: Sequence[PartEvent], results: Sequence[TaskResult]
     ) -> PlanReceipts | LogsChanged:
-        """What these parts and results are together, unless the logs have changed."""
+        """These parts and results, combined, unless the logs have changed."""
         receipts = _receipts(parts)
         receipts |= {r.slice_index: r for result in results for r in result.receipts}
         files = [file for part in parts for file in part.files]

@@ -62,8 +62,8 @@ def check(job: Job, open_spark: Callable[[], SparkSession], progress: Progress) 
 
 
 class CheckedParts:
-    """The parts of a job that several items look at. Each is made when an item first needs it; the
-    next item uses it too, or tries again where that has failed."""
+    """The parts of a job that several items of the check look at. Each part is made when an item
+    first needs it; later items reuse it, or try again if that failed."""
 
     def __init__(
         self, job: Job, open_spark: Callable[[], SparkSession], progress: Progress
@@ -119,7 +119,7 @@ def _schemas(job: Job, survey: Survey) -> str:
 
 
 def _spark(spark: SparkSession) -> str:
-    _ = spark.sparkContext  # without which a run lands nothing
+    _ = spark.sparkContext  # a run cannot land without it
     return f"Spark {spark.version} with Delta"
 
 

@@ -96,8 +96,8 @@ def status(
 def _disagreements(
     job: Job, target: LandingTarget, disagreement: RangelandError | None
 ) -> list[str]:
-    """The reasons why a run may refuse to land anything. Only reading the table shows which rows it
-    lacks."""
+    """The reasons why a run may refuse to land anything. Only reading the table shows which rows
+    are missing from it."""
     if disagreement is not None:
         return [str(disagreement)]
     removal = find_removal(job.name, target.table, target.ledger)
@@ -128,7 +128,7 @@ def _removal_text(removal: Removal) -> str:
 def _partition_status(
     position: JobPosition, losses: Sequence[LossEvent], log: LogState
 ) -> PartitionStatus:
-    """What a partition's log and what has landed of it show."""
+    """The status of a partition, from its log and what has landed of it."""
     mark: LogMark | None = position.checkpoint.get(log.partition)
     held = find_hold(losses, mark, log)
     if mark is not None and is_recreated(mark, log):
@@ -147,8 +147,8 @@ def _partition_status(
 def _with_log_ends(
     status: PartitionStatus, ends: LogEnds | None, isolation: Isolation, now_ms: int
 ) -> PartitionStatus:
-    """Adds the ends of the log for either isolation, all from one response, and the transaction
-    between them."""
+    """Adds the ends of the log for both isolation levels, all from one response, and the
+    transaction between them."""
     if ends is None:
         return status
     transaction = ends.transaction

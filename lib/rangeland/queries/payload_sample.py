@@ -43,7 +43,7 @@ def sample(job: Job, progress: Progress, records: int) -> SampleResult:
     rows = newest_records(survey.logs.values(), settings.with_versions_of(survey), records)
     topics = {partition.topic for partition in survey.logs}
     row_format = look_up_row_format(job, schema_ids_of(job, topics, rows))
-    # A sample decides nothing, so an unknown schema need not be waited for.
+    # Nothing depends on a sample, so it need not wait for an unknown schema.
     return describe_rows(rows, schemas_of(job, row_format, LONG_AGO), row_format)
 
 
@@ -63,7 +63,7 @@ def schema_ids_of(
 def newest_records(
     logs: Iterable[LogState], settings: ReadSettings, records: int
 ) -> list[pa.RecordBatch]:
-    """The newest records of each log; the oldest of a log whose offsets are bytes."""
+    """The newest records of each log, or the oldest if its offsets are bytes."""
     together: list[Slice] = []
     alone: list[list[Slice]] = []
     for index, log in enumerate(logs):
@@ -168,7 +168,8 @@ def _shown_values(
 def _decoded_values(
     batch: pa.RecordBatch, schemas: ExecutorSchemas, row_format: RowFormat | None
 ) -> Iterator[tuple[pa.Array, dict[int, str]]]:
-    """Pieces of bounded memory: the decoded values, and by row why a record cannot be decoded."""
+    """Pieces of bounded memory: the decoded values, and for each row that cannot be decoded, the
+    reason."""
     if row_format is None:
         yield batch.column(VALUE.name), {}
         return

@@ -1,7 +1,7 @@
 """Checks once, without Spark, whether the logs have reached the end of a job's range.
 
-Schedulers call it again until they have. A range by time should be landed after its end is reached:
-landed earlier, it ends at the end of the log, and records that are written later with an earlier
+Schedulers repeat the check until they have. A range by time should be landed only after its end is
+reached: otherwise it ends at the end of the log, and records that are written later with an earlier
 timestamp are in no interval.
 """
 

@@ -54,8 +54,8 @@ def _is_untouched(target: LandingTarget) -> bool:
 
 
 def _passed_over(history: JobHistory, job: Job) -> tuple[Range, ...]:
-    """The ranges that runs of the job will never land, by their checkpoint and the ledger; none if
-    the checkpoint is unknown."""
+    """The ranges that runs of the job will never land, according to their checkpoint and the
+    ledger; none if the checkpoint is unknown."""
     try:
         position = history.position(job.application)
     except Conflict:
@@ -72,7 +72,7 @@ def _passed_over(history: JobHistory, job: Job) -> tuple[Range, ...]:
 def find(
     job: Job, spark: SparkSession, partition: Partition, offset: int, progress: Progress
 ) -> Finding:
-    """Finds the landing that brought an offset, and the file that has its row."""
+    """Finds the landing that an offset came from, and the file that has its row."""
     progress.step(f"reading the state of the table {job.sink.table}")
     target = open_target(spark, job)
     if _is_untouched(target):

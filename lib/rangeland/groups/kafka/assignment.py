@@ -1,8 +1,8 @@
 """The group leader's assignment of partitions to members. Pure and deterministic.
 
-*range* and *roundrobin* equal Kafka's RangeAssignor and RoundRobinAssignor without racks: any
-member may lead the group, so all must agree. *sticky* keeps the promises of Kafka's
-StickyAssignor (KIP-54): a balanced assignment that moves as few partitions as possible. If
+*range* and *roundrobin* give the same results as Kafka's RangeAssignor and RoundRobinAssignor
+without racks: any member may lead the group, so all must agree. *sticky* keeps the promises of
+Kafka's StickyAssignor (KIP-54): a balanced assignment that moves as few partitions as possible. If
 there are several of those, the choice may differ from Kafka's.
 
 Members are sorted by instance id if they have one, then by member id, as in Kafka.
@@ -88,8 +88,8 @@ def _roundrobin(partitions: list[Partition], members: Members) -> Assignment:
 
 def _sticky(partitions: list[Partition], members: Members) -> Assignment:
     """Keeps what members have, assigns the rest, then balances. The last step moves a partition
-    only from the fullest member that can give one up to the emptiest that takes it, and only
-    while that improves the balance; so no partition is moved without need."""
+    only from the fullest member that can give one up to the emptiest member that can take it, and
+    only while that improves the balance, so no partition is moved unnecessarily."""
     shares = _keep_held(partitions, members)
     kept = {member: frozenset(share) for member, share in shares.items()}
     ordered = _order_members(members)

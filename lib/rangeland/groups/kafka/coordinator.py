@@ -51,7 +51,7 @@ class CoordinatorClient:
         patience_ms: int,
     ) -> tuple[Any, ErrorCode]:
         """The response and its code, which is never retriable. Raises Unreachable after
-        ``patience_ms`` with retriable codes only."""
+        ``patience_ms`` with only retriable codes."""
         return backend.ask_until_ready(
             self.io, patience_ms, lambda: self._ask_once(group, request, code_of)
         )

@@ -1,9 +1,9 @@
-"""Groups kept by Kafka: by the coordinator on one of the brokers.
+"""The group backend for Kafka, where the coordinator on one of the brokers stores a group.
 
-A driver names its job in the user data of its subscription. During a rebalance the coordinator
-shows no subscriptions, so the client id has to identify it. Groups of the newer protocol, whose
-coordinator assigns partitions itself, are read too: a driver does not join them, but it must not
-overlook their consumers.
+A driver names its job in the user data of its subscription. During a rebalance, the coordinator
+shows no subscriptions, so the client id has to identify the driver. Groups of the newer protocol,
+whose coordinator assigns partitions itself, are read too: a driver does not join them, but it must
+not overlook their consumers.
 
 One lock guards everything, since heartbeats come from another thread.
 """
@@ -53,13 +53,13 @@ _HAS_MEMBERS: Final = (
     GroupMeaning.GENERATION_OVER,
     GroupMeaning.REBALANCING,
 )
-"""What a coordinator answers to a commit by somebody who is not a member, if there are members."""
+"""The codes with which a coordinator answers a commit by a non-member, if there are members."""
 _DEFAULT_CLIENT_ID: Final = "rangeland"
 
 
 class KafkaGroups:
-    """A ``GroupBackend``: all groups of the cluster that ``io`` reaches. A driver has one, with one
-    membership at a time: a join blocks all other calls."""
+    """A ``GroupBackend`` for all groups of the cluster that ``io`` reaches. A driver has one of
+    these, with one membership at a time. A join blocks all other calls."""
 
     def __init__(self, io: GroupIO) -> None:
         self._io = io
@@ -157,7 +157,7 @@ class KafkaGroups:
 
     def _newer_view(self, group: str) -> GroupView:
         request = BrokerRequest(m.ConsumerGroupDescribeRequest(group_ids=(group,)))
-        # A broker that does not know the newer protocol has no groups of it.
+        # A broker that does not know the newer protocol has no groups that use it.
         try:
             response, code = self._ask(group, request, _code_of)
         except UnsupportedRequest:

@@ -1,12 +1,12 @@
 """One driver's membership in a Kafka group: join, sync, heartbeat, commit, leave.
 
 This is the classic group protocol. A member gets an id, joins with it, and syncs; the group's
-leader computes the assignment in between. When a member joins again it names the partitions
+leader computes the assignment in between. When a member joins again, it names the partitions
 that it had, so that a sticky assignment can return them. Offsets are never committed in a
 generation that is over: that is the fence.
 
-Nothing here has a socket or a clock. A lock, shared with the backend, keeps heartbeats of
-another thread from mixing with other requests; a heartbeat waits while its member joins.
+This module has no socket and no clock. A lock, shared with the backend, keeps heartbeats from
+another thread from interfering with other requests; a heartbeat waits while its member joins.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ JOIN_SLACK_MS: Final = 5_000
 """How long after the rebalance timeout the response to a join may come."""
 
 Explain = Callable[[ErrorCode], RangelandError]
-"""Makes a Conflict that names the group's members from the code that refused us."""
+"""Makes a Conflict that names the group's members, from the code of the refusal."""
 
 
 class KafkaMember(Membership):
-    """Holds nothing before its first ``rejoin``."""
+    """A membership in a Kafka group. It has no partitions before its first ``rejoin``."""
 
     def __init__(
         self,
@@ -96,7 +96,8 @@ class KafkaMember(Membership):
                     )
 
     def _join(self) -> m.JoinGroupResponse | None:
-        """Sends one request to join. None: join again, with the member id that is stored now."""
+        """Sends one request to join. If it returns None, join again, with the member id that is now
+        stored."""
         joining = self.joining
         topics = {partition.topic for partition in joining.partitions}
         subscription = subscription_bytes(
@@ -122,7 +123,7 @@ class KafkaMember(Membership):
         return None
 
     def _sync(self, joined: m.JoinGroupResponse) -> bool:
-        """Whether the member has its assignment now. False: join again."""
+        """Whether the member has its assignment now. If False, join again."""
         leads = joined.leader == joined.member_id and not joined.skip_assignment
         shares = self._shares(joined) if leads else {}
         request = m.SyncGroupRequest(
@@ -160,8 +161,8 @@ class KafkaMember(Membership):
         self._coordinators.io.pause(PAUSE_MS)
 
     def _shares(self, joined: m.JoinGroupResponse) -> Assignment:
-        """The assignment of all members. Consumers that are not our drivers expect all their
-        topics: partitions that the job leaves out are assigned only among them."""
+        """The assignment of all members. Consumers that are not our drivers expect all partitions
+        of their topics, so those that the job leaves out are assigned only among them."""
         joining = self.joining
         strategy = joined.protocol_name or joining.assignment
         members = {
@@ -230,7 +231,7 @@ class KafkaMember(Membership):
             while True:
                 _, code = self._coordinators.ask(group, request, code_of_commit, patience_ms)
                 # Old coordinators answer this in any generation, newer ones only to a member that
-                # has not synced: which it is shows once the others have their assignments.
+                # has not synced. Which case it is shows once the others have their assignments.
                 if code.group_meaning is not GroupMeaning.REBALANCING:
                     break
                 if self._coordinators.io.now_ms() >= deadline_ms:
@@ -273,9 +274,9 @@ class KafkaMember(Membership):
         )
 
     def _forget(self, code: ErrorCode) -> None:
-        """Gives up all partitions. After a wrong generation the coordinator may still know the
-        member: under its old id it replaces itself; under a new id all would wait for the old
-        one."""
+        """Gives up all partitions. After a wrong generation, the coordinator may still know the
+        member. Under its old id, the member replaces itself; under a new id, all members would wait
+        for the old one."""
         logger.warning(
             "Lost the membership: %s", code.name, extra=self._log_fields(len(self.owned))
         )

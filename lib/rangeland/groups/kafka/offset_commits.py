@@ -1,7 +1,8 @@
 """Requests that commit and fetch a group's offsets, and their responses.
 
-Pure. -1 on the wire means that there is no offset; it does not leave this module. The error
-codes of partitions are reduced to one: brokers repeat an error of the group for each partition.
+Pure. On the wire, -1 means that there is no offset; this value does not leave the module. The error
+codes of partitions are reduced to one, since brokers repeat an error of the group for each
+partition.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def group_offsets_request(group: str, partitions: Sequence[Partition]) -> Broker
 
 
 def code_of_group_offsets(response: m.OffsetFetchResponse, asked: Collection[Partition]) -> int:
-    """Raises Unreachable if the response leaves out one of the ``asked`` partitions: brokers answer
-    -1 if there is no offset."""
+    """The deciding error code of a response. Raises Unreachable if the response leaves out one of
+    the ``asked`` partitions: if there is no offset, brokers answer -1."""
     parts = (part.error_code for topic in response.topics for part in topic.partitions)
     code = response.error_code or _deciding(parts)
     if not code and (left_out := set(asked) - read_group_offsets(response).keys()):
@@ -71,7 +72,7 @@ def code_of_group_offsets(response: m.OffsetFetchResponse, asked: Collection[Par
 
 
 def read_group_offsets(response: m.OffsetFetchResponse) -> dict[Partition, int | None]:
-    """The committed offsets of a group; None where it has none."""
+    """The committed offsets of a group; None for a partition without one."""
     return {
         Partition(topic.name, part.partition_index): (
             part.committed_offset if part.committed_offset >= 0 else None
@@ -82,7 +83,7 @@ def read_group_offsets(response: m.OffsetFetchResponse) -> dict[Partition, int |
 
 
 def _deciding(codes: Iterable[int]) -> int:
-    """The first error that is not retriable, else the first error, else 0."""
+    """The first error that is not retriable, otherwise the first error, otherwise 0."""
     failed = [code for code in codes if error_code_of(code).meaning is not ErrorMeaning.OK]
     lasting = [code for code in failed if not error_code_of(code).meaning.is_retriable]
     return next(iter(lasting or failed), 0)

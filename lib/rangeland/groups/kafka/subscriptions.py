@@ -1,8 +1,8 @@
 """The messages that members of a group send each other: Kafka's consumer protocol, as values.
 
-Invalid bytes of other clients are not an error: an invalid subscription subscribes to nothing, an
-invalid assignment holds nothing. Our members name their job in their user data,
-after what Kafka's StickyAssignor writes there, so that any client may lead the group.
+Invalid bytes from other clients are not an error: an invalid subscription subscribes to nothing,
+and an invalid assignment has no partitions. Our members name their job in their user data, after
+what Kafka's StickyAssignor writes there, so that any client may lead the group.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def subscription_bytes(
 def read_subscription(
     data: bytes, strategy: str, instance_id: str | None = None
 ) -> SubscribedMember:
-    """Reads a subscription as the assignor of ``strategy`` must see it: the sticky one uses the
-    user data."""
+    """Reads a subscription as the assignor of ``strategy`` must see it: the sticky assignor uses
+    the user data."""
     message = _read_with_header(m.ConsumerProtocolSubscription, data)
     if message is None:
         return SubscribedMember(frozenset(), instance_id=instance_id)
@@ -75,7 +75,7 @@ def assignment_bytes(partitions: Iterable[Partition]) -> bytes:
 
 
 def read_assignment(data: bytes) -> frozenset[Partition]:
-    """Reads the partitions of a member. It may have none: then no bytes at all are sent."""
+    """Reads the partitions of a member. If it has none, the bytes may be empty."""
     message = _read_with_header(m.ConsumerProtocolAssignment, data)
     return frozenset(() if message is None else _flat(message.assigned_partitions))
 
@@ -86,8 +86,8 @@ def _add_header(message: Any) -> bytes:
 
 
 def _read_with_header(cls: type[T], data: bytes) -> T | None:
-    """The value after the header with its version: one that is newer than ours begins like our
-    newest one."""
+    """The value after the header with its version. A version newer than ours begins like our newest
+    one."""
     try:
         header, start = decode_from(m.ConsumerProtocolHeader, 0, data)
         version = max(0, min(header.version, spec_of(cls).versions[1]))

@@ -1,8 +1,8 @@
-"""Groups kept by RocketMQ: by the masters of the brokers that have the group's queues.
+"""The group backend for RocketMQ, where the masters of the brokers with its queues store a group.
 
 There is no coordinator: each broker lists the clients that send it heartbeats, stores offsets
 of its queues and grants locks on them, and each client computes the assignment by the same
-rule. So assignments are computed here too, for other consumers by upstream's rule.
+rule. So assignments are computed here too, and for other consumers by upstream's rule.
 
 One lock guards everything, since heartbeats come from another thread.
 """
@@ -32,9 +32,9 @@ from rangeland.model import Partition
 
 
 class RocketmqGroups:
-    """A ``GroupBackend``: all groups of the brokers that the name servers of ``io`` know. A driver
-    has one, with one membership at a time: brokers identify a member by its connection. A join
-    blocks all other calls."""
+    """A ``GroupBackend`` for all groups of the brokers that the name servers of ``io`` know. A
+    driver has one of these, with one membership at a time, since brokers identify a member by its
+    connection. A join blocks all other calls."""
 
     def __init__(self, io: GroupIO) -> None:
         self._io = io
@@ -53,9 +53,9 @@ class RocketmqGroups:
             return read_offsets(self._masters, group, partitions)
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
-        """Writes the offsets of a group without clients; one that joins between the check and the
-        write is not noticed. Raises JobFileError if the group is unknown and the brokers may not
-        create it."""
+        """Writes the offsets of a group without clients; a client that joins between the check and
+        the write is not noticed. Raises JobFileError if the group is unknown and the brokers may
+        not create it."""
         with self._lock:
             brokers = brokers_of(offsets)
             if clients := read_group(self._masters, group, brokers, PATIENCE_MS).clients:
@@ -96,8 +96,8 @@ class RocketmqGroups:
     # --- members -----------------------------------------------------------------------
 
     def _brokers(self, group: str) -> tuple[bool, dict[str, str]]:
-        """Whether any broker has ever had a member of the group, and the brokers to ask for it:
-        after a join only those of the joined partitions."""
+        """Whether any broker has ever had a member of the group, and the brokers to ask about it:
+        after a join, only those of the joined partitions."""
         if group in self._members:
             return True, brokers_of(self._members[group].joining.partitions)
         retries = f"{g.RETRY_PREFIX}{group}"

@@ -1,7 +1,7 @@
 """RocketMQ's requests about groups, and their responses.
 
-Brokers tie a client to the connection of its heartbeats, while locks belong to the client id
-that a request names: both facts are used.
+Brokers associate a client with the connection of its heartbeats, while locks belong to the client
+id that a request names. The code relies on both facts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The masters of the brokers that have a group's queues: they keep the group.
+"""Finds and asks the masters of the brokers that have a group's queues, which store the group.
 
 Name servers list brokers and their addresses. A master that does not answer is looked up again, and
-a busy one is asked again, until the caller's patience ends; then it is ``Unreachable``. Slaves only
-receive heartbeats: an offset that is written to a slave stays there. All I/O goes through the
+a busy one is asked again, until the caller's patience is over; then it is ``Unreachable``. Slaves
+only receive heartbeats: an offset that is written to a slave stays there. All I/O goes through the
 ``GroupIO``.
 """
 
@@ -32,7 +32,7 @@ _REMEDIES: Final = {
 
 
 class _UnknownToSome(Unreachable):
-    """A topic is unknown to the name servers that answer, and some do not."""
+    """A topic is unknown to the name servers that answer, but some do not answer."""
 
 
 class MasterBrokers:

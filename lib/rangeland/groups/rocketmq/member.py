@@ -2,18 +2,18 @@
 
 To join, a driver lists the members, sends heartbeats, lists them again, computes its
 assignment, and locks those queues at the masters. Other members release queues when they notice
-that a member came, so this waits for a lock that is taken. A member that is not a driver of this
-job is a Conflict, and this driver then leaves without a trace. Whatever else is in the way is
-Unreachable: drivers of the job, or locks that expire.
+a new member, so the driver waits for a lock that is taken. A member that is not a driver of this
+job is a Conflict, and this driver then leaves without a trace. Any other obstacle, such as other
+drivers of the job or locks that have not expired yet, is Unreachable.
 
 There is no generation here: the lock is the fence. Brokers keep locks in memory, for a minute
 after the last renewal, and do not report who has one. The locks of a driver that has disappeared
-are released in its name: if it is alive after all, it finds that it has lost them. A driver has
+are released in its name: if it is alive after all, it notices that it has lost them. A driver has
 disappeared if its connection has ended, or was silent for as long as the brokers allow (two
 minutes by default); brokers do not know a session's length.
 
-Nothing here has a socket or a clock. A lock, shared with the backend, keeps heartbeats of
-another thread from mixing with other requests; a heartbeat waits while its member joins.
+This module has no socket and no clock. A lock, shared with the backend, keeps heartbeats from
+another thread from interfering with other requests; a heartbeat waits while its member joins.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _MISSES: Final = 3
 
 
 class RocketmqMember(Membership):
-    """Holds nothing before its first ``rejoin``."""
+    """A membership in a RocketMQ group. It has no queues before its first ``rejoin``."""
 
     def __init__(
         self, masters: MasterBrokers, lock: threading.RLock, joining: JoinRequest, client_id: str
@@ -172,8 +172,8 @@ class RocketmqMember(Membership):
             if not self._holds:
                 return HeartbeatStatus.LOST
             view = self._look(self.beat_ms)
-            # Only its own heartbeats list it, and each follows such a check: a member that is
-            # not listed was away for a while, and others have noticed.
+            # A broker lists a member only because of its heartbeats, each of which follows such a
+            # check. So a member that is not listed was away for a while, and others have noticed.
             if view.brokers_without(self._id) or not self._is_locked_in_time:
                 return self._mark_lost()
             self._send_heartbeats(self.beat_ms)
@@ -185,11 +185,11 @@ class RocketmqMember(Membership):
             return HeartbeatStatus.HOLDS if is_same else HeartbeatStatus.REBALANCING
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Writes nothing unless this member has just renewed the lock of each queue. Brokers do
-        not check offsets against locks, so a lock that is lost between the two requests goes
-        unnoticed, as does one that another driver had and released since the last heartbeat. The
-        offset is then a checkpoint that has landed, but perhaps not the latest one; the next run
-        mirrors that."""
+        """Writes offsets only if this member has just renewed the lock of each queue. Brokers do
+        not check offsets against locks. So it goes unnoticed if a lock is lost between the two
+        requests, or if another driver had it and released it since the last heartbeat. The offset
+        is then a checkpoint that has landed, but perhaps not the latest one, which the next run
+        mirrors."""
         with self._lock:
             if not self._holds:
                 raise self._fenced_error("it is no longer a member")

@@ -44,7 +44,7 @@ def write_offsets(
     responses = _write(masters, group, requests)
     pairs = zip(requests, responses, strict=True)
     if refused := [r for r, response in pairs if _lacks_group(response)]:
-        # A broker creates an unknown group when a client unregisters from it: nobody has to join.
+        # A broker creates an unknown group when a client unregisters, so that nobody has to join.
         for broker, indexes in indexes_by_broker(refused).items():
             masters.ask(broker, queue_of(refused[indexes[0]]).topic, g.unregister(me, group))
         responses = _write(masters, group, refused)

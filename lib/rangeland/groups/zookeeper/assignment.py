@@ -1,7 +1,7 @@
 """Which member gets which partitions: range assignment in the order of Jafka and Kafka 0.8.
 
 Partitions of one broker stay together. Members are sorted by the names of their threads,
-partitions of a broker as text (``1-10`` before ``1-2``), a cluster's by number.
+partitions of a broker as text (``1-10`` before ``1-2``), and partitions of a cluster by number.
 Upstream: Jafka ``ZookeeperConsumerConnector.rebalance``, Kafka 0.8 ``RangeAssignor``.
 """
 

@@ -1,7 +1,7 @@
-"""Groups kept in ZooKeeper: by Jafka, and by Kafka's old consumers.
+"""The group backend for ZooKeeper, where Jafka and Kafka's old consumers store groups.
 
 A backend has one session for reading, and for writing offsets of groups without members; each
-membership has its own. It connects at the first request. Closing it ends its memberships.
+membership has its own session. It connects at the first request. Closing it ends its memberships.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ class ZooKeeperGroups:
         return committed
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
-        """All or nothing for up to 500 partitions; more take several transactions, each of which
-        fails if anybody is registered: a node with children cannot be deleted, and nobody can
-        register during the transaction. The node is created again with the access list that it
-        had; ZooKeeper has no check for one that is changed meanwhile. Raises AccessDenied if
-        its whole access list is not shown."""
+        """Writes offsets of a group without members, all or nothing for up to 500 partitions. More
+        partitions take several transactions. Each of them deletes and creates the node of the
+        members, and so fails if anybody is registered: a node with children cannot be deleted, and
+        nobody can register during the transaction. The node gets the access list that it had;
+        ZooKeeper cannot check whether that has been changed meanwhile. Raises AccessDenied if the
+        full access list is not shown."""
         if not offsets:
             return
         zookeeper = self._connect()
@@ -90,7 +91,7 @@ class ZooKeeperGroups:
         return membership
 
     def close(self) -> None:
-        # An open session would hold its partitions as long as this process runs.
+        # An open session would keep its partitions for as long as this process runs.
         for membership in self._memberships:
             membership.leave()
         self._memberships.clear()

@@ -2,14 +2,14 @@
 
 To join, a driver registers, lists the members, claims the partitions that range assignment
 gives it in one transaction, and lists the members again. If members came or left meanwhile, or
-an old owner still holds a partition, it releases everything and starts over. A member that
-reads the job's topics and is not a driver of this job is a Conflict, and this driver then
-leaves without a trace.
+an old owner still has a partition, it releases everything and starts over. A member that reads
+the job's topics but is not a driver of this job is a Conflict, and this driver then leaves
+without a trace.
 
-The fence is ours: upstream commits without any check. Here a commit is one transaction which
-checks that this member is still registered (its node is of its session, and its name is used
-only once) and that each owner's node is still the one it made. A new owner's node of the same
-path has another creation number, and another version if upstream made it.
+The fence is our own addition: upstream commits without any check. Here, a commit is one
+transaction that checks that this member is still registered (its node belongs to its session, and
+its name is used only once) and that each owner's node is still the one it created. A new owner's
+node at the same path has another creation number, and another version if upstream created it.
 
 Each membership has its own session: ending it releases everything at once.
 """
@@ -65,16 +65,16 @@ class _Registration:
 
 @dataclass(frozen=True, slots=True)
 class _Lease(_Registration):
-    """The claims of a registered member: the creation numbers of its owner nodes. ``ids`` are all
-    members at that time."""
+    """The claims of a registered member: the creation numbers of its owner nodes. ``ids`` are those
+    of all members at that time."""
 
     ids: tuple[str, ...]
     claims: Mapping[Partition, int]
 
 
 class ZooKeeperMember(Membership):
-    """It is a member only after ``rejoin`` has returned once. Its session stays alive without
-    heartbeats: they only notice changes early."""
+    """A membership in a group kept in ZooKeeper. It is a member only after ``rejoin`` has returned
+    once. Its session stays alive without heartbeats, which only serve to notice changes early."""
 
     def __init__(self, open_session: Callable[[], ZooKeeper], joining: JoinRequest) -> None:
         super().__init__(joining)
@@ -130,7 +130,7 @@ class ZooKeeperMember(Membership):
         )
 
     def _is_whole(self, zookeeper: ZooKeeper, lease: _Lease, within_ms: int) -> bool:
-        """Whether all owner nodes are its own. They are read only after a change."""
+        """Whether all owner nodes are its own. The nodes are read only after a change."""
         folders = {parent(self._owner_path(p)) for p in lease.claims}
         changes = zookeeper.last_changes(sorted(folders), within_ms)
         if self._intact_state != (lease, changes):
@@ -167,7 +167,7 @@ class ZooKeeperMember(Membership):
             return self._unsettled_error("its own registration did not stay")
         ids, drivers = self._look(zookeeper)
         if me.member_id not in drivers:
-            # What its session may still own, only the end of the session releases.
+            # Only the end of the session releases what it may still own.
             self.leave()
             return self._unsettled_error("its own registration did not stay")
         share = shares(self.joining.partitions, drivers)[me.member_id]
@@ -182,7 +182,8 @@ class ZooKeeperMember(Membership):
         return None
 
     def _register(self, zookeeper: ZooKeeper) -> _Registration | None:
-        """Registers this member under a new name: a delayed transaction may contain the old one."""
+        """Registers this member under a new name, since a delayed transaction may contain the old
+        one."""
         old = self._registration
         if old is not None and old.session == zookeeper.session:
             return old
@@ -202,8 +203,8 @@ class ZooKeeperMember(Membership):
         return self._registration
 
     def _look(self, zookeeper: ZooKeeper) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """All registered members, and the drivers of this job among them. If others are there, it
-        leaves and raises Conflict."""
+        """All registered members, and the drivers of this job among them. If there are members that
+        are not drivers, this one leaves and raises Conflict."""
         group = self.joining.group
         job = self.joining.job
         view = read_group(zookeeper, group, job)
@@ -219,7 +220,7 @@ class ZooKeeperMember(Membership):
     def _claim_or_error(
         self, zookeeper: ZooKeeper, me: _Registration, share: frozenset[Partition]
     ) -> dict[Partition, int] | Conflict | Unreachable:
-        """Claims the whole share, or nothing and returns what is in the way."""
+        """Claims the whole share; or claims nothing, and returns what is in the way."""
         self._held = share
         for part in transaction_sized(sorted(share)):
             if zookeeper.apply(self._claim_operations(me, part)) is not None:
@@ -246,8 +247,8 @@ class ZooKeeperMember(Membership):
         return operations
 
     def _release(self, zookeeper: ZooKeeper) -> None:
-        """Releases only what this session holds: if it ends meanwhile, the transaction is sent in
-        the next one, where the same nodes may be another driver's."""
+        """Releases only what this session owns. If the session ends meanwhile, the transaction is
+        sent in the next one, where the same nodes may belong to another driver."""
         me = self._registration
         for _ in range(TRIES):
             if me is None or not self._held:

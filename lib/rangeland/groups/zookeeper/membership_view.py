@@ -1,7 +1,7 @@
-"""A group's members and the partitions they hold, read in a few rounds.
+"""A group's members and the partitions they own, read in a few rounds of requests.
 
-The rounds are not one moment: a member may leave between them. What must hold at one moment is
-checked by the transaction that relies on it, not here.
+The rounds do not show a single moment: a member may leave between them. Conditions that must hold
+at a single moment are checked by the transaction that relies on them, not here.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class ZooKeeperGroupView:
         )
 
     def others(self, partitions: Collection[Partition]) -> list[GroupMember]:
-        """Registered members that are not drivers of this job and read its topics. A member
-        that holds nothing yet counts: the group would assign it partitions."""
+        """Registered members that read the topics of this job but are not its drivers. A member
+        that owns nothing yet counts as well: the group would assign partitions to it."""
         topics_of_job = {p.topic for p in partitions}
 
         def reads(member: str) -> bool:
@@ -68,9 +68,10 @@ class ZooKeeperGroupView:
 
     @property
     def state(self) -> GroupState:
-        """The state that the nodes amount to, since ZooKeeper stores none: a group counts as
-        rebalancing while an owner is not registered, or assignments differ by more than range
-        assignment allows. If drivers of the job are members, only they and their topics count."""
+        """The state that the nodes imply, since ZooKeeper does not store it: a group counts as
+        rebalancing while an owner is not registered, or assignments differ in size by more than
+        range assignment allows. If drivers of the job are members, only they and their topics
+        count."""
         if not self.topics and not self.owners:
             return GroupState.EMPTY
         members = self.drivers() or self.ids

@@ -12,7 +12,7 @@ from rangeland.zookeeper.znodes import Create, Operation, Refused, Write
 from rangeland.zookeeper.zookeeper_client import ZooKeeper
 
 TRIES = 10
-"""How often operations are tried while others change the same nodes."""
+"""How often operations are tried while others are changing the same nodes."""
 # A transaction is one message, and servers accept up to a megabyte.
 _PER_TRANSACTION = 500
 
@@ -26,9 +26,9 @@ def write_offsets(
     guard: Callable[[Sequence[Partition]], list[Operation]],
     guard_error: Callable[[Refused], RangelandError | None],
 ) -> None:
-    """Writes the offsets, up to 500 of them in one transaction. ``guard`` gives the operations that
-    fail if these partitions may not be written now, and ``guard_error`` the error if one of them
-    was refused. Raises it, and Unreachable."""
+    """Writes the offsets, up to 500 of them in one transaction. ``guard`` returns operations that
+    fail if these partitions may not be written now, and ``guard_error`` returns the error if one of
+    them was refused. Raises that error, and Unreachable."""
     for part in transaction_sized(sorted(offsets)):
         refused: Refused | None = None
         for _ in range(TRIES):

@@ -1,11 +1,11 @@
 """How ZooKeeper stores a consumer group: names and contents of its nodes.
 
-Pure. Below ``/consumers/<group>``: ``ids/<member>`` says which topics a member reads, and with
+Pure. Below ``/consumers/<group>``, ``ids/<member>`` says which topics a member reads, and with
 how many threads; ``owners/<topic>/<partition>`` names the thread that has a partition; both are
-ephemeral. ``offsets/<topic>/<partition>`` is the next offset.
+ephemeral. ``offsets/<topic>/<partition>`` has the next offset.
 
-The two dialects differ little: Jafka's partition is ``<broker>-<number>`` and a member's node
-is a bare map; Kafka's old consumers write ``<number>``, and put the map into an envelope.
+The two dialects differ only slightly: Jafka's partition is ``<broker>-<number>`` and a member's
+node is a bare map; Kafka's old consumers write ``<number>``, and put the map into an envelope.
 Upstream's consumers read what is written here, and vice versa: Jafka
 ``ZkGroupDirs``, ``ZkGroupTopicDirs``, ``TopicCount``; Kafka 0.8 ``ZkUtils``, ``TopicCount``.
 """
