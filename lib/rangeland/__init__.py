@@ -1,7 +1,7 @@
 """Lands bounded offset ranges of a log in Delta tables, exactly once, and proves it.
 
-The names that a job may import. They are loaded when they are used: executors import this package
-too, and do not need most of it.
+The names that a job may import. Each is loaded on first use, because executors import this package
+too, but do not need most of it.
 """
 
 from __future__ import annotations

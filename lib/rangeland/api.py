@@ -95,11 +95,11 @@ def run_jobs(
     settings: Sequence[str] = (),
     progress: JobsProgress | None = None,
 ) -> FleetResult[RunResult]:
-    """Lands many job files, as ``rangeland run`` does: ``paths`` are files or folders, and a file
-    whose ``sink.table`` contains ``{topic}`` lands each topic in its own table. ``parallel`` is how
-    many tables land at a time: by default two for each core, at most 16. ``settings`` are overrides
-    as for ``--set``. Failures are in the result; this raises only UsageError, for a folder without
-    job files."""
+    """Lands many job files, as ``rangeland run`` does. ``paths`` are files or folders; a file whose
+    ``sink.table`` contains ``{topic}`` lands each topic in its own table. ``parallel`` is how many
+    tables land at a time: by default two for each core, at most 16. ``settings`` are overrides as
+    for ``--set``. Failures are part of the result; this raises only UsageError, for a folder
+    without job files."""
     jobs_progress = progress or NoJobsProgress()
     files, failed = load_files(
         job_files(map(Path, paths)), lambda path: load_job(path, settings), asks_cluster=True
@@ -118,8 +118,8 @@ def backfill(
 ) -> RunResult:
     """Lands the job's range independently of its scheduled runs, as ``rangeland backfill`` does.
     ``missing`` lands rows that the table has lost, in any range; ``replace`` lands the range again
-    and replaces its rows. Raises UsageError if both are asked for, or if the range begins at the
-    checkpoint, which is that of the scheduled runs."""
+    and replaces its rows. Raises UsageError if both are given, or if the range begins at the
+    checkpoint, which belongs to the scheduled runs."""
     if missing and replace:
         raise UsageError(
             "missing rows are landed again, or a range is replaced: not both",

@@ -1,4 +1,4 @@
-"""The two clocks, in milliseconds: they are never compared with each other."""
+"""The two clocks, in milliseconds. Their times must never be compared with each other."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import time
 
 
 def wall_ms() -> int:
-    """The time of day, since 1970, as other machines and people know it. It may jump."""
+    """The time since 1970, which other machines and people also use. It may jump."""
     return time.time_ns() // 1_000_000
 
 
 def monotonic_ms() -> int:
-    """Since any moment, for durations and deadlines in this process."""
+    """The time since an arbitrary moment, for durations and deadlines in this process."""
     return time.monotonic_ns() // 1_000_000

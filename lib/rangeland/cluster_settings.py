@@ -14,7 +14,7 @@ from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """PEM files by path; None means the system's authorities and no client certificate."""
+    """The paths of PEM files; None means the system's authorities, and no client certificate."""
 
     ca: str | None = None
     certificate: str | None = None
@@ -50,8 +50,8 @@ class KerberosSettings:
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """The means of a login: ``username`` and ``password``, a ``token`` with ``extensions`` for
-    OAUTHBEARER, or ``kerberos`` for GSSAPI. ``is_delegated``: name and password are a Kafka
+    """The credentials of a login: ``username`` and ``password``, a ``token`` with ``extensions``
+    for OAUTHBEARER, or ``kerberos`` for GSSAPI. ``is_delegated``: name and password are a Kafka
     delegation token."""
 
     mechanism: str
@@ -69,10 +69,10 @@ class ClusterSettings:
 
     dialect: str
     seeds: tuple[Address, ...]
-    """These are asked first."""
+    """The servers that are asked first."""
     client_id: str = "rangeland"
     isolation: Isolation = Isolation.READ_COMMITTED
-    """Decides which offset brokers report as the end of a log, and which records they send."""
+    """Determines which offset brokers report as the end of a log, and which records they send."""
     tls: TlsSettings | None = None
     sasl: SaslSettings | None = None
     connect_ms: int = 5_000
@@ -82,7 +82,7 @@ class ClusterSettings:
     max_answer_bytes: int = 256 << 20
     max_batch_bytes: int = MAX_BATCH_BYTES
     named_brokers: tuple[tuple[str, Address], ...] = ()
-    """The brokers by name, where the cluster does not list them itself."""
+    """The brokers by name, if the cluster does not list them itself."""
     rack: str = ""
     """The rack of this client."""
     reports_versions: tuple[tuple[Address, bool], ...] = ()

@@ -26,19 +26,20 @@ FOUND_BEFORE_PLANS = (UsageError, JobFileError, AccessDenied, MissingRequirement
 
 
 class PlanStage(Enum):
-    """The stages of a plan in which some errors need another answer than that of their class."""
+    """The stages of a plan in which some errors need a different answer than that of their
+    class."""
 
     READING = auto()
-    """It is in the ledger, and its outcome is not prepared."""
+    """The plan is in the ledger, but its outcome is not prepared."""
     COMMITTING = auto()
-    """Its outcome is being committed, if the table is still as it was."""
+    """The plan's outcome is being committed, provided that the table is unchanged."""
     UNCONFIRMED = auto()
     """A commit may have gone through, and nothing has shown yet whether it did."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageAnswer:
-    """The answer about the data that errors of these kinds give."""
+    """The answer about the data that these kinds of errors give."""
 
     kinds: tuple[type[RangelandError], ...]
     data: str
@@ -49,13 +50,13 @@ ANSWERS: Final[Mapping[PlanStage, StageAnswer]] = {
     PlanStage.COMMITTING: StageAnswer((StorageFailed,), ALL_OR_NOTHING),
     PlanStage.UNCONFIRMED: StageAnswer((RangelandError,), ALL_OR_NOTHING),
 }
-"""All other errors give the answer of their class, and so do those between these stages. What has
-landed before, ``after_landing`` says."""
+"""All other errors give the answer of their class, as do errors between these stages.
+``after_landing`` adds what has landed before."""
 
 
 @contextmanager
 def at_stage(stage: PlanStage) -> Iterator[None]:
-    """Gives errors that are raised inside it the answer of a plan at this stage."""
+    """A context in which errors get the answer for a plan at this stage."""
     answer = ANSWERS[stage]
     try:
         yield

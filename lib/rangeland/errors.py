@@ -1,14 +1,15 @@
 """The errors that a command can end with.
 
-Each answers three questions for the person or the scheduler that sees it: is my data safe, may I
-retry, who has to act. A class has the usual answers, which the documentation repeats; where more is
-known, an error gets its own (``with_answers``): see ``error_answers``.
+Each error answers three questions for the person or scheduler that sees it: is my data safe, may I
+retry, who has to act. A class has the usual answers, which the documentation repeats; if more is
+known, an error gets its own answers (``with_answers``): see ``error_answers``.
 
-A foreign exception never reaches the library's callers: it is turned into one of these. An error
-carries its facts by name, for display and JSON. What callers branch on is a typed value of its
-class, from which facts may be derived. Both survive pickling, since executors send their errors to
-the driver. Broker codes never become classes: a dialect's ``error_code_of`` turns a code into an
-``ErrorMeaning``, and the caller turns that into an action or into one of these.
+A foreign exception never reaches the library's callers: it is turned into one of these errors. An
+error carries its facts by name, for display and JSON. Callers never branch on facts, but on typed
+values of the error's class, from which facts may be derived. Both survive pickling, since executors
+send their errors to the driver. Broker codes never become classes: a dialect's ``error_code_of``
+turns a code into an ``ErrorMeaning``, and the caller turns that into an action or one of these
+errors.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ALL_OR_NOTHING = (
     "either all rows of the plan were landed or none: the next run finds out which, and lands "
     "nothing twice"
 )
-"""The answer about the data after errors that may have come between the commit and its
+"""The answer about the data after errors that may have occurred between the commit and its
 confirmation."""
 ROWS_STAY = "no rows from this run were landed, and rows that are in the table stay as they are"
 WITH_ROOM = "yes, once there is room again"
@@ -88,12 +89,12 @@ class RangelandError(Exception):
         return self.with_answers(data=f"{done}; after that, {self.data}")
 
     def __str__(self) -> str:
-        """The whole message, without a capital letter, for use within another message."""
+        """The full message, without a capital letter, for use within another message."""
         return self._with_advice(end_sentence(self._statement))
 
     @property
     def message(self) -> str:
-        """The whole message as sentences, for people."""
+        """The full message as sentences, for people."""
         return self._with_advice(sentence(self._statement))
 
     @property
@@ -121,7 +122,7 @@ def error_json(error: RangelandError) -> dict[str, Any]:
 
 
 def public_name(error: RangelandError) -> str:
-    """The name of its class, or of the class in this module that it derives from."""
+    """The name of the error's class, or of the class in this module that it derives from."""
     return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == __name__)
 
 
@@ -136,8 +137,8 @@ def _known_facts(**facts: Any) -> dict[str, Any]:
 
 
 class UsageError(RangelandError):
-    """The command line was not understood, or the Java, Spark or Delta that it starts is missing or
-    not supported."""
+    """The command line was not understood, or a version of Java, Spark or Delta that it starts is
+    missing or not supported."""
 
     exit_code = 64
     acts = "the person who ran the command"
@@ -211,8 +212,8 @@ class EngineFailed(RangelandError):
 
 
 class RemoteProtocolError(RangelandError):
-    """A broker or a registry violated its protocol or sent an impossible number. It may be another
-    kind of server or be restarting, or the bytes may have been damaged on the way.
+    """A broker or a registry violated its protocol or sent an impossible number. It may be a
+    different kind of server, it may be restarting, or the bytes may have been damaged on the way.
 
     ``length`` and ``first_bytes`` are those of a refused frame."""
 
@@ -248,9 +249,9 @@ class LocalProtocolError(RangelandError):
 class Damage:
     """Bytes of a log that cannot be decoded, as offsets.
 
-    The damaged entry begins at ``base_offset``; reading can resume at ``next_offset``, None if the
-    end of the entry is unknown. ``good_until``: everything before it has been decoded, if that is
-    known. ``has_bytes``: the broker still returns the bytes, so they can be kept."""
+    The damaged entry begins at ``base_offset``; reading can resume at ``next_offset``, which is
+    None if the end of the entry is unknown. Everything before ``good_until`` has been decoded; it
+    is None if unknown. ``has_bytes``: the broker still returns the bytes, so they can be kept."""
 
     base_offset: int
     next_offset: int | None = None
@@ -266,7 +267,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class DamagedLog:
-    """The partition that has the damage, and how far it was read, if that is known."""
+    """The partition that has the damage, and how far it was read, if known."""
 
     partition: Partition
     read_until: int | None = None
@@ -279,7 +280,8 @@ class DamagedLog:
 class BadRecord(RangelandError):
     """Bytes of the log cannot be decoded: checksum, magic, codec or layout.
 
-    ``damage`` is None if the offset of the entry is unknown, ``log`` if the partition is."""
+    ``damage`` is None if the offset of the entry is unknown, ``log`` is None if the partition
+    is."""
 
     exit_code = 65
     acts = "the owner of the topic"

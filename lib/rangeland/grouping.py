@@ -1,5 +1,5 @@
 """Groups values, or sums counts, by a key. Plans have up to ten thousand ranges, slices or losses,
-so they are grouped once, not searched for each. Pure.
+so these are grouped once rather than searched each time. Pure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ P = TypeVar("P", bound=_InPartition)
 
 
 def group_by(values: Iterable[V], key: Callable[[V], K]) -> dict[K, list[V]]:
-    """Keys and values in the order in which they appear."""
+    """The values by key, both in the order in which they appear."""
     groups: dict[K, list[V]] = {}
     for value in values:
         groups.setdefault(key(value), []).append(value)
@@ -38,5 +38,5 @@ def sum_by_key(pairs: Iterable[tuple[K, int]]) -> dict[K, int]:
 
 
 def by_partition(values: Iterable[P]) -> dict[Partition, list[P]]:
-    """Ranges, slices or losses, in the order in which they appear."""
+    """Ranges, slices or losses by partition, in the order in which they appear."""
     return group_by(values, lambda value: value.partition)

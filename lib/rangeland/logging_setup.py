@@ -1,7 +1,7 @@
 """Logging: how the ``rangeland`` logger writes to stderr, in the driver and in tasks.
 
 Each module that logs has a ``logger = logging.getLogger(__name__)``. A line begins with a capital
-letter. It reports in the past tense what has happened ("Committed ..."), or with "-ing" what begins
+letter. It says in the past tense what has happened ("Committed ..."), or with "-ing" what begins
 and may take a while ("Waiting for ..."). A line about a partition has ``partition_fields`` as its
 ``extra``.
 
@@ -52,8 +52,8 @@ class LogSettings:
 
 
 def configure(settings: LogSettings, task: str = "") -> None:
-    """Makes the ``rangeland`` logger write to stderr. ``task`` names the Spark task in each line. A
-    second call replaces the first."""
+    """Makes the ``rangeland`` logger write to stderr. ``task``: the name of the Spark task in each
+    line. A second call replaces the first."""
     reset()
     logger = logging.getLogger(ROOT)
     handler = _StderrHandler(settings)
@@ -98,7 +98,7 @@ def escape_controls(text: object) -> str:
 
 
 class _StderrHandler(logging.Handler):
-    """Writes to the current ``sys.stderr``: a progress display replaces it, so that lines appear
+    """Writes to the current ``sys.stderr``, which a progress display replaces, so that lines appear
     above its bars."""
 
     def __init__(self, settings: LogSettings) -> None:
@@ -149,7 +149,7 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
             **self._task,
         }
-        document = {**own, **_extra(record), **own}  # Ours come first, and win.
+        document = {**own, **_extra(record), **own}  # Our own fields come first, and win.
         if record.exc_info:
             document["exception"] = self.formatException(record.exc_info)
         return json.dumps(document, default=str)

@@ -1,5 +1,5 @@
-"""Offsets that cannot be landed: the kinds of loss, the actions that a policy may take, a loss, and
-bytes that are quarantined for one."""
+"""Offsets that cannot be landed: the kinds of loss, the actions that a policy may take, losses, and
+the bytes that are quarantined for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Action(StrEnum):
 
 
 class LossKind(StrEnum):
-    """Why offsets that were asked for are not there."""
+    """Why requested offsets are not there."""
 
     EXPIRED = "expired"
     RECREATED = "recreated"
@@ -45,25 +45,25 @@ class LossTraits:
     cause: str
     """What it means, as recorded in the ledger."""
     remedy: str
-    """How to go on if it ends a run."""
+    """How to continue if it ends a run."""
     actions: tuple[Action, ...] = (Action.FAIL, Action.SKIP, Action.HOLD)
     """The actions that a job file may choose."""
     read_again: tuple[Action, ...] = ()
-    """With these actions a plan is read once more if its log has lost such offsets while it was
+    """With these actions, a plan is read once more if its log has lost such offsets while it was
     being read. If a log was truncated and written again, there is nothing to hold: its new records
     are read."""
     is_found_by_reading: bool = False
-    """A survey does not show it."""
+    """The loss is not visible in a survey."""
     is_whole_log: bool = False
-    """The whole log is gone, not only these offsets."""
+    """The whole log is gone, not just these offsets."""
     is_still_to_come: bool = False
     """The log ended before these offsets. Records written there later are new, and will be
     landed."""
     is_for_good: bool = False
     """These offsets will never be in the log again."""
     is_before_log_start: bool = False
-    """The log begins after them, and its start moves on. So the loss may reach further when it is
-    seen again, and leaves out offsets that had landed before."""
+    """The log begins after these offsets, and its start keeps moving. So the loss may extend
+    further when it is seen again, and excludes offsets that had landed before."""
 
 
 TRAITS: Final[Mapping[LossKind, LossTraits]] = {
@@ -135,9 +135,9 @@ class Loss(OffsetInterval):
     kind: LossKind
     evidence: str
     is_sure: bool = True
-    """False: it may turn out not to be a loss, so it is not skipped."""
+    """False if it may turn out not to be a loss, so that it is not skipped."""
     topic_id: str | None = None
-    """The incarnation of the topic that has lost them, if it is known."""
+    """The incarnation of the topic that has lost them, if known."""
 
     @property
     def width(self) -> int:
@@ -177,7 +177,7 @@ class DecidedLoss(Loss):
 
 
 def partition_facts(partition: Partition) -> dict[str, Any]:
-    """How facts name a partition."""
+    """The facts that name a partition."""
     broker = partition.broker or None
     return {"topic": partition.topic, "partition": partition.number, "broker": broker}
 
@@ -187,10 +187,10 @@ def partition_facts(partition: Partition) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class DamagedBytes:
-    """The bytes of an entry that cannot be decoded, and what else decoding them takes."""
+    """The bytes of an entry that cannot be decoded, and what else is needed to decode them."""
 
     records: bytes
-    """The bytes as they came."""
+    """The bytes as they were received."""
     aborted: tuple[tuple[int, int], ...]
     """The aborted transactions, as in a fetch."""
     reason: str
@@ -206,7 +206,8 @@ class UndecodableRecords:
     """Intact records whose keys or values cannot be decoded."""
 
     rows: Any
-    """An Arrow RecordBatch with the columns of ``decode.columns``, and why each was refused."""
+    """An Arrow RecordBatch with the columns of ``decode.columns``, and why each record was
+    refused."""
     reason: str
 
     @property

@@ -1,8 +1,9 @@
-"""The values that all packages share. Their methods depend on their own fields alone.
+"""The values that all packages share. Their methods depend only on their own fields.
 
-A *Bound* is a request, an *Offset* (plain ``int``) is what it resolved to: they never mix, and the
--1 and -2 of the protocols never leave ``dialects/``. ``from_offset`` is inclusive and
-``until_offset`` exclusive everywhere. Sizes are bytes, instants are milliseconds since 1970 (UTC).
+A *Bound* is a request; an *Offset* (plain ``int``) is what it was resolved to. The two are never
+mixed, and the -1 and -2 of the protocols never leave ``dialects/``. ``from_offset`` is inclusive
+and ``until_offset`` exclusive everywhere. Sizes are in bytes, instants in milliseconds since 1970
+(UTC).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Partition:
 
     @property
     def of_any_broker(self) -> Partition:
-        """The name in a job for the partitions with this number of all brokers."""
+        """The name that a job uses for the partitions with this number on all brokers."""
         return Partition(self.topic, self.number)
 
 
@@ -113,14 +114,14 @@ class Cluster:
     """The cluster that a log belongs to."""
 
     id: str = ""
-    """Its own id, or the name that the job gives it; empty if there is neither."""
+    """The cluster's own id, or the name that the job gives it; empty if there is neither."""
     addresses: tuple[str, ...] = ()
-    """Its brokers and the job's servers; not all of them if there are very many."""
+    """Its brokers and the servers in the job; if there are very many, not all of them."""
 
     def is_other(self, than: Cluster) -> bool:
-        """True unless there is evidence that both are the same: the same id, or else a common
-        address, since brokers move one at a time. A job may also name a cluster by one of its
-        earlier addresses."""
+        """True unless there is evidence that both are the same: the same id or, without ids, a
+        common address, since brokers move one at a time. A job may also name a cluster by one of
+        its earlier addresses."""
         if self.id and than.id:
             return self.id != than.id
         return self.names.isdisjoint(than.names)
@@ -171,13 +172,13 @@ class LogState:
     borders: tuple[int, ...] | None = None
     """The offsets at which the log may be cut, sorted; None if it may be cut at any offset."""
     epoch_is_read: bool = False
-    """The leader's epoch was taken from the last batch, since the broker does not report it. It may
-    be older than the leader."""
+    """The leader's epoch was taken from the last batch, since the broker does not report it. The
+    epoch may be older than the leader's."""
     epoch_end: int | None = None
     """The end of the checkpoint's leader epoch, if the leader has changed since."""
     expires_until: int | None = None
-    """The first offset that retention will have left by the time everything is expected to have
-    been read; None if unknown."""
+    """The first offset that retention will not have removed by the time everything is expected to
+    have been read; None if unknown."""
 
     def to_slice(self, index: int = 0, from_offset: int | None = None) -> Slice:
         """The log, or its part from an offset on, as one slice."""
@@ -193,7 +194,7 @@ class LogState:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """The transaction that holds back the last stable offset: it begins at ``first_offset``. Fields
+    """The transaction that delays the last stable offset; it begins at ``first_offset``. Fields
     that the broker does not report are None."""
 
     first_offset: int
@@ -208,7 +209,7 @@ class Retention:
     """The age and size at which a topic's old records are removed."""
 
     ms: int | None = None
-    """How old records may become; None if there is no such limit, or it is unknown."""
+    """How old records may become; None if there is no such limit or it is unknown."""
     bytes: int | None = None
     """How large a log may become; None if there is no such limit, or it is unknown."""
 
@@ -227,7 +228,8 @@ class OffsetLookups:
     entries: Mapping[tuple[Partition, int], tuple[int, int]] = field(default_factory=dict)
     """The beginning and end of the entry around a requested offset that may be inside one."""
     uncommitted_ends: Mapping[Partition, int] = field(default_factory=dict)
-    """How far logs go that an open transaction holds back before a requested offset."""
+    """The ends of logs including uncommitted records, for logs whose committed records end before a
+    requested offset because of an open transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +261,7 @@ class AbsentPartitions:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """All partitions of all topics of a job at one moment."""
+    """The state of all partitions of all topics of a job at one moment."""
 
     taken_at_ms: int
     logs: Mapping[Partition, LogState]
@@ -272,7 +274,7 @@ class Survey:
     cluster: Cluster | None = None
     """None if no broker was asked."""
     reports_versions: Mapping[Address, bool] = field(default_factory=dict)
-    """Whether each broker that was connected to reports its API versions; old ones do not."""
+    """Whether each broker that was contacted reports its API versions; old ones do not."""
     requests: int = 0
     """How many requests the survey has sent."""
 
@@ -324,7 +326,7 @@ class Range(OffsetInterval):
 
 @dataclass(frozen=True, slots=True)
 class Slice(OffsetInterval):
-    """A section of a range that a task reads by itself. The slices of a range cover it exactly."""
+    """A section of a range that is read on its own. The slices of a range cover it exactly."""
 
     index: int
     partition: Partition
@@ -337,8 +339,8 @@ class Slice(OffsetInterval):
     is_urgent: bool = False
     """Retention may remove it soon, so it is read before others."""
     leader_epoch: int | None = None
-    """The leader epoch of its log when it was planned, if known. Tasks need it; the document of a
-    plan has it in the checkpoint alone (see ``plan.in_planned_epochs``)."""
+    """The leader epoch of its log when it was planned, if known. Tasks need it; a plan's document
+    has it only in the checkpoint (see ``plan.in_planned_epochs``)."""
 
 
 # --- the result of reading ----------------------------------------------------------------
@@ -384,10 +386,10 @@ COUNT_NAMES: tuple[str, ...] = tuple(f.name for f in fields(Counts))
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One Parquet file that has been written and is not yet committed."""
+    """One Parquet file that has been written but not yet committed."""
 
     path: str
-    """Relative to the table, with ``/``."""
+    """The path relative to the table, with ``/``."""
     size_bytes: int
     rows: int
     """How many rows it has."""

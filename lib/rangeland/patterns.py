@@ -1,7 +1,7 @@
 """Topic patterns: regular expressions that match in linear time, for any pattern and topic.
 
-They are RE2's, which come with Arrow: like Python's, but without lookaround and backreferences,
-which cannot be matched in linear time. A pattern matches a whole name.
+They use the syntax of RE2, which comes with Arrow: like Python's, but without lookaround and
+backreferences, which cannot be matched in linear time. A pattern must match the whole name.
 """
 
 from __future__ import annotations

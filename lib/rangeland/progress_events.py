@@ -1,6 +1,6 @@
-"""How a run reports what it is doing.
+"""The interface through which a run reports what it is doing.
 
-A ``Progress`` decides nothing and must not hold up the run: ``render.progress_view`` draws it for
+A ``Progress`` decides nothing and must not delay the run: ``render.progress_view`` draws it for
 people, tests count its calls, ``NoProgress`` ignores them.
 """
 
@@ -13,22 +13,22 @@ from rangeland.planning.plan import Plan
 
 
 class Progress(Protocol):
-    """Receives the reports of a run at work. Only one thread at a time calls it."""
+    """Receives the reports of a run. Only one thread at a time calls it."""
 
     def step(self, text: str) -> None:
-        """A step begins, such as "asking 3 brokers"."""
+        """Reports that a step begins, such as "asking 3 brokers"."""
 
     def planned(self, plan: Plan, recovered: bool) -> None:
-        """This plan is read next; ``recovered``: an earlier driver had entered it."""
+        """Reports that this plan is read next. ``recovered``: an earlier driver had entered it."""
 
     def read(self, read_widths: dict[Partition, int]) -> None:
         """Reports how many offsets of each partition of the plan have been read so far."""
 
     def done(self) -> None:
-        """Reading has ended, successfully or not."""
+        """Reports that reading has ended, successfully or not."""
 
     def warn(self, text: str) -> None:
-        """A person should know this, but it does not end the run."""
+        """Reports something that a person should know, but that does not end the run."""
 
 
 class NoProgress:

@@ -40,7 +40,7 @@ class PartitionStatus(JsonResult):
     end: int
     """The end of the part of the log that can be read now."""
     group_offset: int | None = None
-    """None if the group has none, or the job no group."""
+    """None if the group has none, or the job has no group."""
     leader: str = ""
     landed: tuple[Interval, ...] = ()
     """The offsets of this log that any run or backfill has accounted for."""
@@ -60,7 +60,7 @@ class PartitionStatus(JsonResult):
 
     @property
     def passed_over(self) -> tuple[Interval, ...]:
-        """Offsets of the log between the first landed one and the checkpoint that never landed,
+        """Offsets of the log, between the first landed one and the checkpoint, that never landed
         because a run was asked to begin after them."""
         end = max(self.start, self.checkpoint or 0)
         return tuple(
@@ -74,8 +74,8 @@ class PartitionStatus(JsonResult):
 
     @property
     def lag(self) -> int:
-        """The number of offsets up to the high watermark that have not landed, including those that
-        an open transaction holds back."""
+        """The number of offsets up to the high watermark that have not landed, including those
+        delayed by an open transaction."""
         begin = self.checkpoint if self.checkpoint is not None else self.start
         return max(0, self.end + self.held_back - begin)
 
@@ -137,7 +137,7 @@ class Status(JsonResult):
     losses: tuple[LossEvent, ...] = ()
     """The latest losses of this job in the ledger."""
     warnings: tuple[str, ...] = ()
-    """Problematic settings of the table, and why a run would not land in it now."""
+    """Problematic settings of the table, and reasons why a run would not land in it now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class CheckResult(JsonResult):
         return all(item.is_well for item in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """Includes the keys that every error has, if there is a problem."""
+        """The result as JSON; if there is a problem, with the keys that every error has."""
         return RESULT_JSON.write(self) | (error_json(self.problem) if self.problem else {})
 
 
@@ -196,7 +196,7 @@ class VerifyResult(JsonResult):
     audit: Audit
     """The comparison of their offsets with the table."""
     gone_files: tuple[str, ...] = ()
-    """Files that the table names and its store no longer has."""
+    """Files that the table names but its store no longer has."""
     seconds: float = 0.0
     passed_over: tuple[Range, ...] = ()
     """Offsets that never landed, and that no run of this job will land: its checkpoint is past
@@ -204,7 +204,7 @@ class VerifyResult(JsonResult):
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing is wrong, though some of it may be neither proved nor disproved."""
+        """Whether nothing is wrong, although some of it may be neither proved nor disproved."""
         return self.audit.is_clean and not self.gone_files
 
     @property
@@ -224,7 +224,7 @@ class FindState(StrEnum):
     LOST = "lost"
     """A policy has left it out."""
     HOLE = "missing"
-    """It had a row."""
+    """It had a row, which is gone."""
     NO_ROW_OR_HOLE = "no-row-or-missing"
     """One of the two: the ledger does not know which."""
     NOT_LANDED = "not-landed"
@@ -274,8 +274,8 @@ class Finding(JsonResult):
 
 @dataclass(frozen=True, slots=True)
 class ReachResult(JsonResult):
-    """The result of ``reached``. ``asked_at_ms`` is the local time just before asking, since
-    brokers do not report theirs."""
+    """The result of ``reached``. ``asked_at_ms`` is the local time just before the brokers were
+    asked, since they do not report theirs."""
 
     VIEW = "job is_reached=reached asked_at_ms partitions unanswered_brokers?"
 
@@ -308,8 +308,8 @@ class SampleResult:
     null."""
     schemas: tuple[WriterSchema, ...]
     schema: str
-    """The fields as Spark DDL: of JSON without a schema id as it was found, otherwise of the job's
-    format; empty if there are none."""
+    """The fields as Spark DDL: those found in JSON without a schema id, otherwise those of the
+    job's format; empty if there are none."""
     fields: tuple[InferredField, ...] = ()
     rows: tuple[ShownValue, ...] = ()
     """Some values as the job decodes them; a value with fields is a mapping by their names."""
@@ -331,7 +331,7 @@ MirrorState = Literal["mirrored", "unchanged", "nothing-landed"]
 
 @dataclass(frozen=True, slots=True)
 class MirroredPartition(JsonResult):
-    """One partition: the checkpoint, and the group's offset before and after."""
+    """The checkpoint of one partition, and the group's offset before and after."""
 
     VIEW = "*partition checkpoint before=group_before after=group_after end lag"
 

@@ -1,19 +1,19 @@
 """Dataclasses as flat records of plain values, and back, derived from their fields.
 
-A field is a column of its own name, unless ``names`` has another. A dataclass in a field adds
+A field becomes a column of the same name, unless ``names`` has another. A dataclass in a field adds
 its columns to the record, and a tuple of dataclasses is a list of records. A mapping whose keys
-are dataclasses is a list of records too, in the order of the keys, with the columns of key and
+are dataclasses is also a list of records, in the order of the keys, with the columns of key and
 value; any other mapping is a list of pairs. A tuple of fixed length is a list, or a record if
 ``parts`` names its parts.
 
-A *blank*, an empty text or False, is written as null where it is the field's default. Null, or a
-column that is not there, is read as None where the field allows it and as its default elsewhere:
-records of earlier versions lack the newest columns.
+A *blank*, which is an empty text or False, is written as null if it is the field's default. Null,
+or a missing column, is read as None if the field allows it, and otherwise as the field's default,
+since records of earlier versions lack the newest columns.
 
-A class with a *view* has the columns that it lists, in that order: ``field`` or ``field=column``,
-which may also be a property; ``*field`` adds the columns of a dataclass, which would otherwise be a
-record in the record; ``field?`` is left out if it has its default. Columns that a view always
-writes must be there to be read.
+If a class has a *view*, its columns are those that the view lists, in that order: ``field`` or
+``field=column``, which may also be a property; ``*field`` adds the columns of a dataclass, which
+would otherwise be a record in the record; ``field?`` is left out if it has its default. Columns
+that a view always writes must be present when a record is read.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from rangeland.untrusted import Unreadable, require_type, whole
 T = TypeVar("T")
 Record = dict[str, Any]
 Shape = Any
-"""What a column holds: a type; a list with one shape; a dict of columns, which is a record; or
-a pair of the shapes of a map."""
+"""The shape of a column's values: a type; a list with one shape; a dict of columns, for a record;
+or a pair of shapes, for a map."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ AS_IT_IS = ColumnType(object, lambda value: value, lambda value: value)
 class _Field:
     """A field of a dataclass, and how it is written. ``nested`` is a dataclass whose columns are
     part of the record, the one of this ``name`` first; any other field is one ``column``. ``blank``
-    is the value that is written as null, or not written at all where the field ``is_sparse``."""
+    is the value that is written as null, or not written at all if the field ``is_sparse``."""
 
     attribute: str
     name: str
@@ -88,10 +88,10 @@ class _Columns:
 class RecordCodec:
     """Writes and reads dataclasses by one set of rules.
 
-    ``views`` are the views of classes; any other class has a column for each field. ``names`` has
-    the names of columns by class and field, ``columns`` the types of columns that differ from
-    those of their fields. Fields, and columns of a dataclass in a field, that are ``omitted`` from
-    a class are not written, and their defaults are read."""
+    ``views`` has the views of classes; a class without one has a column for each field. ``names``
+    has column names by class and field, ``columns`` the types of columns that differ from those of
+    their fields. Fields, and columns of a dataclass in a field, that are ``omitted`` from a class
+    are not written; reading gives them their defaults."""
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ class RecordCodec:
         )
 
     def _typed(self, attribute: str, name: str, hint: Any, *, is_nested: bool) -> _Field:
-        """A field with the column, or the columns of a dataclass, that its type asks for."""
+        """A field with the column, or the columns of a dataclass, that its type requires."""
         inner, is_optional = _of_hint(hint)
         if is_nested:
             column = self._nested_columns(inner)

@@ -1,7 +1,7 @@
 """The results of commands as JSON, derived from their fields.
 
 Each result has the keys that its class lists in ``VIEW`` (see ``record_codec``); the keys of the
-values in results are here. All of them are a public contract, which golden files guard.
+values in results are listed here. All keys are a public contract, which golden files guard.
 """
 
 from __future__ import annotations

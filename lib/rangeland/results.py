@@ -38,7 +38,7 @@ class WriterSchema:
 @dataclass(frozen=True, slots=True)
 class RunResult(JsonResult):
     """The result of ``run``, ``apply`` and ``backfill``: what this call has landed. If drivers
-    share a plan, each reports all of it."""
+    share a plan, each of them reports the entire plan."""
 
     VIEW = (
         "job application sequence state table table_version landed rows files bytes_written "
@@ -69,9 +69,9 @@ class RunResult(JsonResult):
     losses: tuple[LossEvent, ...] = ()
     """The losses of these plans."""
     replaced: ReplacedRange | None = None
-    """How the rows of a replacement differ from those that were there."""
+    """How the rows of a replacement differ from those that were there before."""
     passed_over: tuple[Range, ...] = ()
-    """Ranges that the checkpoint was moved past: no later run lands them."""
+    """Ranges that the checkpoint was moved past, which no later run lands."""
     added_columns: tuple[str, ...] | None = None
     """The columns that these landings have added to the table; None if keys and values stay
     bytes."""
@@ -102,7 +102,8 @@ class FinishedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlanToFinish(JsonResult):
-    """An unfinished plan of any job of a table, and who finishes it, seen from one of the jobs."""
+    """An unfinished plan of any job of a table, and who finishes it, from the point of view of one
+    job."""
 
     VIEW = "*plan finished_by"
 
@@ -155,7 +156,7 @@ class PlanPreview(JsonResult):
 
 
 ReadFilter = tuple[Isolation, tuple[str, ...]]
-"""Which messages of its offsets a landing takes, by isolation and tags."""
+"""Which messages of its offsets a landing includes, by isolation and tags."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,9 +43,9 @@ def open_landing(
     kind: PlanKind = PlanKind.RUN,
     survey: SurveyOf | None = None,
 ) -> LandingContext:
-    """Reads the job's table and ledger, and settles the format and the columns of its rows. Surveys
-    the brokers only if the format depends on schema ids. ``survey`` takes all surveys, in place of
-    ``survey_of``."""
+    """Reads the job's table and ledger, and determines the format and the columns of its rows.
+    Surveys the brokers only if the format depends on schema ids. ``survey``: a function that takes
+    all surveys, in place of ``survey_of``."""
     began_at = time.monotonic()
     transform = load_transform(job.sink.transform) if job.sink.transform else None
     progress.step(f"looking at the table {job.sink.table}")
@@ -64,7 +64,7 @@ def open_landing(
 def _row_format(
     job: Job, kind: PlanKind, target: LandingTarget, surveys: PlanSurveys
 ) -> RowFormat | None:
-    """The row format of the records to land: of those in quarantine, if only these are read."""
+    """The row format of the records to land, or of those in quarantine if only these are read."""
     ids: SeenIds = {}
     if not kind.traits.reads_log:
         ids = quarantined_schema_ids(job, target)
@@ -108,8 +108,8 @@ def run(job: Job, spark: SparkSession, progress: Progress) -> RunResult:
 def backfill(
     job: Job, spark: SparkSession, progress: Progress, kind: PlanKind = PlanKind.BACKFILL
 ) -> RunResult:
-    """Lands the job's range apart from its scheduled runs, without moving their checkpoint.
-    ``kind`` may ask for rows that the table has lost, or for landing the range again."""
+    """Lands the job's range independently of its scheduled runs, without moving their checkpoint.
+    ``kind`` may be that of plans for rows that the table has lost, or that land the range again."""
     return land_plans(open_landing(job, spark, progress, kind))
 
 
@@ -141,7 +141,7 @@ def redrive(
 
 
 def _redrive_result(context: LandingContext, done: RunResult | None) -> RedriveResult:
-    """What was landed, if anything was to be, and what is in quarantine now."""
+    """What was landed, unless it was a dry run, and what is in quarantine now."""
     job = context.job
     context.progress.step("reading the quarantine")
     context.target.ledger.refresh()
@@ -151,7 +151,7 @@ def _redrive_result(context: LandingContext, done: RunResult | None) -> RedriveR
 
 
 def adopt(job: Job, spark: SparkSession, progress: Progress) -> AdoptResult:
-    """Records that the table is right if it and its ledger disagree."""
+    """Records the decision that the table is right, if it and its ledger disagree."""
     return LandingSteps(open_landing(job, spark, progress)).adopt()
 
 
@@ -184,7 +184,7 @@ def _with_lease(
     lease = RunLease(context)
     steps = LandingSteps(context, lease.shared_reader, lease.mirror)
     if lease.is_needed:
-        # A member that waits for executors would withhold its partitions from the other drivers.
+        # A member that waits for executors would keep its partitions from the other drivers.
         wait_for_workers(context)
     with lease.hold():
         draft = work(steps)

@@ -1,9 +1,9 @@
 """Values from outside: JSON, whole numbers and addresses, each read within bounds.
 
-Brokers, registries, token endpoints, ledgers and files may contain anything. A reader here returns
-a value of the requested type or raises ``Unreadable``, and nothing else; the caller turns that into
-one of the errors of ``errors``, which names the source of the value. The cost is bounded by the
-size of the text.
+Brokers, registries, token endpoints, ledgers and files may contain anything. A reader in this
+module either returns a value of the requested type or raises ``Unreadable``; the caller turns that
+into one of the errors of ``errors``, which names the source of the value. The cost is bounded by
+the size of the text.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ def _depth_error() -> Unreadable:
 
 
 class JsonFields:
-    """A JSON object whose fields are read by name and type. Every method raises Unreadable for
-    a field that is missing, unless it has a default, and for one of another type."""
+    """A JSON object whose fields are read by name and type. Every method raises Unreadable if a
+    field is missing and has no default, or has another type."""
 
     __slots__ = ("_values",)
 
@@ -161,7 +161,7 @@ class JsonFields:
         return iter(self._values)
 
     def get(self, name: str) -> Any:
-        """The value as it is; None if it is missing."""
+        """The value, unchanged; None if it is missing."""
         return self._values.get(name)
 
     def text(self, name: str, default: Any = _REQUIRED) -> str:
@@ -169,7 +169,7 @@ class JsonFields:
         return value
 
     def word(self, name: str) -> str:
-        """A string; a number or a boolean as a string."""
+        """A string, or a number or boolean converted to a string."""
         value = self._values.get(name)
         return str(value) if isinstance(value, int | float) else self.text(name)
 
@@ -251,8 +251,8 @@ def parse_address(text: str) -> Address:
 
 
 def is_quotable(address: str) -> bool:
-    """Whether an address that cannot be read may be quoted: it is short, and nothing like a URL,
-    which may contain a password or a token."""
+    """Whether an address that cannot be read may be quoted: it is short, and does not look like a
+    URL, which may contain a password or a token."""
     return len(address) <= MAX_QUOTED and _PARTS_OF_URL.search(address) is None
 
 

@@ -1,4 +1,4 @@
-"""Counts, sizes and durations as people read them, and how a sentence begins and ends."""
+"""Counts, sizes and durations in words for people, and how a sentence begins and ends."""
 
 from __future__ import annotations
 
