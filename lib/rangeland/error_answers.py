@@ -1,4 +1,4 @@
-"""What an error says about the data, by the stage of the plan that it interrupts."""
+"""Determines what an error says about the data, by the stage of the plan that it interrupts."""
 
 from __future__ import annotations
 

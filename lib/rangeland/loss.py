@@ -40,10 +40,10 @@ class LossKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LossTraits:
-    """What is true of all losses of one kind."""
+    """The traits that all losses of one kind share."""
 
     cause: str
-    """What it means, as recorded in the ledger."""
+    """The meaning of the loss, as recorded in the ledger."""
     remedy: str
     """How to continue if it ends a run."""
     actions: tuple[Action, ...] = (Action.FAIL, Action.SKIP, Action.HOLD)

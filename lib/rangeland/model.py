@@ -146,9 +146,9 @@ class Leader:
 
     address: Address | None
     epoch: int | None = None
-    """None if the broker is too old to have epochs."""
+    """The leader epoch; None if the broker is too old to have epochs."""
     topic_id: str | None = None
-    """None if the broker is too old to have topic ids."""
+    """The topic's id; None if the broker is too old to have topic ids."""
     replicas: tuple[Address, ...] = ()
     replica_ids: tuple[int, ...] = ()
     """The ids of ``replicas``, in the same order, if the dialect has them."""
@@ -272,7 +272,7 @@ class Survey:
     confirmed_by: Mapping[Partition, str] = field(default_factory=dict)
     """The brokers that have confirmed an unexpected response about a partition."""
     cluster: Cluster | None = None
-    """None if no broker was asked."""
+    """The surveyed cluster; None if no broker was asked."""
     reports_versions: Mapping[Address, bool] = field(default_factory=dict)
     """Whether each broker that was contacted reports its API versions; old ones do not."""
     requests: int = 0

@@ -35,12 +35,12 @@ class PartitionStatus(JsonResult):
 
     partition: Partition
     checkpoint: int | None
-    """None if there is none yet."""
+    """The job's checkpoint in this partition; None if there is none yet."""
     start: int
     end: int
     """The end of the part of the log that can be read now."""
     group_offset: int | None = None
-    """None if the group has none, or the job has no group."""
+    """The offset of the job's group; None if it has none, or the job has no group."""
     leader: str = ""
     landed: tuple[Interval, ...] = ()
     """The offsets of this log that any run or backfill has accounted for."""
@@ -53,7 +53,8 @@ class PartitionStatus(JsonResult):
     """Why a policy holds it at its checkpoint, if it still does."""
     high_watermark: int | None = None
     last_stable_offset: int | None = None
-    """None if the broker does not report it, or the dialect has no transactions."""
+    """The end for readers of committed records; None if the broker does not report it, or the
+    dialect has no transactions."""
     open_transaction: OpenTransaction | None = None
     open_for_ms: int | None = None
     """The age of the first record of the open transaction."""

@@ -109,7 +109,8 @@ def backfill(
     job: Job, spark: SparkSession, progress: Progress, kind: PlanKind = PlanKind.BACKFILL
 ) -> RunResult:
     """Lands the job's range independently of its scheduled runs, without moving their checkpoint.
-    ``kind`` may be that of plans for rows that the table has lost, or that land the range again."""
+    ``kind``: the kind of the plans, for new offsets, for rows that the table has lost, or for
+    landing the range again."""
     return land_plans(open_landing(job, spark, progress, kind))
 
 

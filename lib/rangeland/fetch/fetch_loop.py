@@ -73,7 +73,7 @@ class FetchLoop:
     _losses: list[LostPiece] = field(init=False, default_factory=list)
     _unlogged: list[LogLine | DecidedLoss] = field(init=False, default_factory=list)
     _failure: Fail | None = field(init=False, default=None)
-    """What ends the run, once something does."""
+    """The failure that ends the run, once there is one."""
 
     def __post_init__(self) -> None:
         self.states = {}
@@ -103,7 +103,7 @@ class FetchLoop:
         return losses
 
     def take_unlogged(self) -> list[LogLine | DecidedLoss]:
-        """What is to be logged since the last call, in order."""
+        """The lines and losses to be logged since the last call, in order."""
         unlogged = self._unlogged
         self._unlogged = []
         return unlogged

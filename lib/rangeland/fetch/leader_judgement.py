@@ -103,9 +103,9 @@ def judge_log_range(
     *,
     has_epochs: bool,
 ) -> Observation | Fail:
-    """What it means for a slice, whose next offset was outside the log or at its end, that the
-    leader reports the log as readable in ``[log_start, log_end)``. ``written_end``: the end
-    including records that are not readable yet, if known."""
+    """Judges a leader's report that its log is readable in ``[log_start, log_end)``, for a slice
+    whose next offset was outside the log or at its end. ``written_end``: the end including records
+    that are not readable yet, if known."""
     reason = state.retry.last_failure
     next_offset = state.next_offset
     if not state.broker.sender.proves_range:

@@ -116,7 +116,7 @@ def judge_damage(
     """The loss by damage. It is skipped or quarantined up to ``until_offset`` at most, or the slice
     is held from there on. The run ends if the policy is to fail, or if reading cannot continue
     after the damage. None if the sender does not prove the damage, so that the leader must be read.
-    ``from_offset``: where the damage begins, None if that is unknown."""
+    ``from_offset``: the beginning of the damage; None if unknown."""
     if not sender.proves_damage:
         return None
     if from_offset is None:

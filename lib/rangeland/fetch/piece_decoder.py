@@ -142,8 +142,8 @@ class PieceDecoder:
     def _find_chunks(
         self, state: _PieceState, until_offset: int
     ) -> Iterator[SliceChunk | Gap | BadRecord]:
-        """What the dialect finds up to ``until_offset``; damage comes last. The caller advances the
-        state to the end of each chunk."""
+        """The chunks, gaps and damage that the dialect finds up to ``until_offset``; damage comes
+        last. The caller advances the state to the end of each chunk."""
         records = state.piece.records
         is_compacted = self._is_compacted(state.slice.partition.topic)
         reports_gaps = not (is_compacted or records.context.from_quarantine)
@@ -177,7 +177,7 @@ class PieceDecoder:
     def _judge_damage(
         self, state: _PieceState, error: BadRecord, until_offset: int
     ) -> LostChunk | ReadAtLeader | Fail:
-        """What follows from damage that was found between the next offset and ``until_offset``."""
+        """Decides what to do about damage found between the next offset and ``until_offset``."""
         piece = state.piece
         slice_ = state.slice
         policy = self._settings.policy
@@ -214,7 +214,7 @@ class PieceDecoder:
         return isinstance(cleanup, CleanupPolicy) and bool(cleanup.compacts)
 
     def _judge_gap(self, state: _PieceState, gap: Gap) -> LostChunk | ReadAtLeader | Fail:
-        """What follows from a gap at the next offset that compaction does not explain."""
+        """Decides what to do about a gap at the next offset that compaction does not explain."""
         piece = state.piece
         slice_ = state.slice
         policy = self._settings.policy

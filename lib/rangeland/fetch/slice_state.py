@@ -91,7 +91,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line to be logged, with the partition that it concerns, if any, and how far that partition
+    """A line to be logged, with the partition that it concerns (if any), and how far that partition
     was read."""
 
     text: str

@@ -77,7 +77,8 @@ class GroupLease:
 
     @property
     def is_member(self) -> bool:
-        """False once the group cannot be relied on; warns the first time."""
+        """Whether this driver is a member, and the group can be relied on; warns the first time
+        that it cannot."""
         if self._heartbeat is None:
             return False
         error = self._heartbeat.membership_error
@@ -216,7 +217,7 @@ class GroupLease:
 
     @property
     def _reliable_heartbeat(self) -> HeartbeatThread | None:
-        """None once the group cannot be relied on."""
+        """The heartbeat thread, or None once the group cannot be relied on."""
         heartbeat = self._heartbeat
         return heartbeat if heartbeat is not None and heartbeat.membership_error is None else None
 

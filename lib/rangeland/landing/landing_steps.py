@@ -294,8 +294,8 @@ class LandingSteps:
 
     @contextmanager
     def _recording_losses(self) -> Iterator[None]:
-        """A context that records the loss with which a command ends, if that command moves the
-        checkpoint and there is a ledger. Errors are as from ``counting_landed``."""
+        """A context that records losses in the ledger, if there is one: those that end a command
+        which moves the checkpoint. Errors are as from ``counting_landed``."""
         with self.counting_landed():
             try:
                 yield

@@ -5,9 +5,9 @@ at or after it. From then on, later records no longer change the first offset at
 where a range by time ends. Compaction and retention still change it if they remove that record: the
 next range then begins later, and older records between the two are in neither range. A partition
 without writes never reaches a time, so a caller may accept it as complete some time later; this is
-a guess, and is called ``idle``, not ``reached``. For brokers that only know when segments were
-written, a later segment proves that a time was reached, if they report where segments begin;
-otherwise a caller can only wait until the partition counts as idle.
+a guess, and is called ``idle``, not ``reached``. Some brokers only know when segments were written.
+If they report where segments begin, a later segment proves that a time was reached; otherwise, a
+caller can only wait until the partition counts as idle.
 
 A partition that a survey could not ask is waited for, even where a policy lets runs go on without
 it: nothing is known of its log.

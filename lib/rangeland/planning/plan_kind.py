@@ -83,7 +83,7 @@ class PlanTraits:
     """Errors that every attempt would meet. They end the plan without landing anything, since it
     would block all later runs. Only kinds that add no missing rows can have any."""
     stays: str = ""
-    """What stays where it is if the plan is given up."""
+    """What remains in place if the plan is given up, in words."""
 
     @property
     def may_remove_rows(self) -> bool:

@@ -53,7 +53,7 @@ def lacking_epochs(brokers: ConnectionPool, logs: Mapping[Partition, LogState]) 
 def _last_epochs(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState]
 ) -> dict[Partition, int | None]:
-    """None where the records are older than epochs."""
+    """The epochs of the last batches; None for records that are older than epochs."""
 
     def fetch_for(partition: Partition, size: int) -> PartitionFetch:
         return PartitionFetch(partition, None, None, logs[partition].end_offset - 1, size)
@@ -91,8 +91,8 @@ def log_ends(
 def _ask_ends(
     brokers: ConnectionPool, leaders: Mapping[Partition, Leader], epochs: Mapping[Partition, int]
 ) -> dict[Partition, int | None]:
-    """The ends of the epochs; None where the broker does not know. Partitions whose leader does not
-    answer are left out."""
+    """The ends of the epochs; None if the broker does not know an end. Partitions whose leader does
+    not answer are left out."""
     reported: dict[Partition, int | None] = {}
     for address, group in by_address(leaders).items():
         try:

@@ -1,5 +1,5 @@
-"""Corrects time lookups in logs that begin in a format without timestamps, where the broker's
-answer that no record is that late may be wrong.
+"""Corrects time lookups in logs that begin in a format without timestamps. There, a broker may be
+wrong when it reports that no record is late enough.
 
 A broker searches for a time only in the first segment that may contain it. A segment without
 timestamps may contain any time up to its last modification, which is late if the file was copied;
@@ -87,8 +87,8 @@ def _fetch_entries(
     leaders: Mapping[Partition, Leader],
     offsets: Mapping[Partition, int],
 ) -> dict[Partition, FetchedPartition]:
-    """What the leader returns at the offset of each partition. Each has its own request: if one
-    names several, only the first is guaranteed a complete entry."""
+    """The leader's responses for the offset of each partition. Each partition has its own request:
+    if a request names several, only the first is guaranteed a complete entry."""
     dialect = brokers.dialect
     options = FetchOptions(Isolation.READ_UNCOMMITTED, max_wait_ms=0, max_bytes=SAMPLE_BYTES)
     fetches = [

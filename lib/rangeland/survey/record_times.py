@@ -80,7 +80,7 @@ def confirmed_times(
 def _read_times(
     brokers: ConnectionPool, records: Mapping[Partition, FirstRecord]
 ) -> dict[Partition, RecordTime | NoRecordBefore]:
-    """What responses show about these records. Records about which they show nothing are left
+    """The times that responses show for these records. Records for which they show nothing are left
     out."""
     without_record: dict[Partition, NoRecordBefore] = {}
 
@@ -106,8 +106,8 @@ def _read_times(
 def _time_in(
     brokers: ConnectionPool, fetched: FetchedPartition, record: FirstRecord
 ) -> RecordTime | NoRecordBefore | None:
-    """What a response shows about the record; None for an error, or if an entry is damaged or
-    incomplete."""
+    """The time that a response shows for the record; None for an error, or if an entry is damaged
+    or incomplete."""
     if fetched.meaning is not ErrorMeaning.OK:
         return None
     next_offset = record.from_offset

@@ -87,9 +87,9 @@ def _roundrobin(partitions: list[Partition], members: Members) -> Assignment:
 
 
 def _sticky(partitions: list[Partition], members: Members) -> Assignment:
-    """Keeps what members have, assigns the rest, then balances. The last step moves a partition
-    only from the fullest member that can give one up to the emptiest member that can take it, and
-    only while that improves the balance, so no partition is moved unnecessarily."""
+    """Keeps what members have, assigns the rest, then balances. Balancing moves a partition only
+    from the fullest member that can give one up to the emptiest one that can take it, and only
+    while that improves the balance. So no partition is moved unnecessarily."""
     shares = _keep_held(partitions, members)
     kept = {member: frozenset(share) for member, share in shares.items()}
     ordered = _order_members(members)

@@ -6,10 +6,11 @@ an old owner still has a partition, it releases everything and starts over. A me
 the job's topics but is not a driver of this job is a Conflict, and this driver then leaves
 without a trace.
 
-The fence is our own addition: upstream commits without any check. Here, a commit is one
-transaction that checks that this member is still registered (its node belongs to its session, and
-its name is used only once) and that each owner's node is still the one it created. A new owner's
-node at the same path has another creation number, and another version if upstream created it.
+The fence is our own addition: upstream commits without any check. Here, a commit is a single
+transaction with two checks. This member must still be registered: its node belongs to its session,
+and its name is used only once. And each owner's node must still be the one it created: a new
+owner's node at the same path has another creation number, and another version if upstream created
+it.
 
 Each membership has its own session: ending it releases everything at once.
 """

@@ -153,8 +153,8 @@ def _landed_partition(landings: Landings, partition: Partition) -> Partition:
 
 
 def _why_not(history: JobHistory, landings: Landings, partition: Partition, offset: int) -> str:
-    """Why an offset has not landed: the unfinished plan that covers it or, if there is none, where
-    it is relative to the offsets that have landed."""
+    """Why an offset has not landed: because of the unfinished plan that covers it, or else because
+    of its place relative to the landed offsets."""
     for entered in history.unfinished_plans():
         plan = entered.plan
         covering = (r for r in plan.ranges if r.from_offset <= offset < r.until_offset)

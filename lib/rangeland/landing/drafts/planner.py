@@ -174,7 +174,7 @@ class Planner:
         return look_up_cleanup(job, settings, {partition.topic for partition in survey.logs})
 
     def _terms(self) -> PlanTerms:
-        """What the job asks of each plan of this kind."""
+        """The job's requirements for each plan of this kind."""
         job = self._context.job
         slicing = job.slicing
         if slicing.min_slices == 0:

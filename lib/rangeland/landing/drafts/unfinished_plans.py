@@ -47,15 +47,15 @@ class LandNothing:
 
 
 def step_before_draft(job: Job, kind: PlanKind, unfinished: Sequence[EnteredPlan]) -> Finish | None:
-    """What a run does before it makes a draft."""
+    """The step that a run takes before it makes a draft, if any."""
     return next((Finish(plan) for plan in unfinished if comes_first(job, kind, plan)), None)
 
 
 def step_for_draft(
     job: Job, draft: PlanDraft, unfinished: Sequence[EnteredPlan]
 ) -> Finish | Enter | LandNothing:
-    """What a run does with its draft. Raises Conflict for a blocking plan that this job cannot
-    finish."""
+    """The step that a run takes with its draft. Raises Conflict for a blocking plan that this job
+    cannot finish."""
     if draft.is_without_effect:
         return LandNothing(draft)
     blocking = find_overlap(draft.plan, unfinished)

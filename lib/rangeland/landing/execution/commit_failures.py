@@ -1,4 +1,4 @@
-"""Decides what follows an outcome that could not be committed, with its warnings and errors."""
+"""Decides what to do about an outcome that could not be committed, with the warnings and errors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def step_after_failure(
     *,
     was_read_again: bool,
 ) -> TryAgain | ReadAgain | Raise:
-    """What to do after a failed attempt to commit an outcome that has not landed in another way.
+    """The step after a failed attempt to commit an outcome that has not landed in another way.
     ``conflicts``: how many earlier attempts to commit it other writers have prevented."""
     match failure:
         case RowsChanged():

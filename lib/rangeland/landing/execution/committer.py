@@ -228,8 +228,8 @@ class PlanCommitter:
         return self._context.target.quarantine.commit(outcome)
 
     def _constraint_failure(self, outcome: OutcomeEvent) -> FilesGone | RowsRefused | None:
-        """What prevents a commit if the table has constraints against which these rows have not
-        been checked."""
+        """The reason why these rows cannot be committed, if the table has constraints against which
+        they have not been checked yet."""
         files = outcome.data_files
         table = self._context.target.table
         if self._constraints.are_any and (paths := table.gone_prepared_files(files)):
@@ -277,7 +277,7 @@ class PlanCommitter:
             return self._judge_failed_replacement(plan, outcome, error)
 
     def _file_failure(self, outcome: OutcomeEvent) -> FilesGone | FilesUnfit | None:
-        """What prevents Spark from reading the prepared files and writing their rows."""
+        """The reason why Spark cannot read the prepared files and write their rows, if any."""
         if paths := self._context.target.table.gone_prepared_files(outcome.data_files):
             return FilesGone(paths)
         return self._replacement.unfit(outcome)
@@ -302,8 +302,8 @@ class PlanCommitter:
                 return superseded
 
     def _differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange | None:
-        """What the replacement would change; None if the rows cannot be compared. This is only
-        information, so a failure is a warning."""
+        """The changes that the replacement would make; None if the rows cannot be compared. This is
+        only for information, so a failure is a warning."""
         self._context.progress.step("comparing with the rows in the table")
         try:
             return self._replacement.differences(plan, outcome)

@@ -185,7 +185,7 @@ class FinalLogCheck:
         marks: Mapping[Partition, LogMark],
         tolerates_missing: bool,
     ) -> LogEvidence:
-        """What metadata says. Raises Conflict if the metadata is another cluster's."""
+        """The evidence from metadata. Raises Conflict if the metadata is another cluster's."""
         attempt = SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing))
         attempt.find_leaders()
         self._check_is_of_cluster(before.plan, attempt.cluster())

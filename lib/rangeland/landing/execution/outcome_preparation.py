@@ -102,9 +102,9 @@ class OutcomePreparer:
     def _prove(
         self, plan: Plan, reading: PlanReceipts, earlier_outcome: OutcomeEvent | None
     ) -> list[RangeResult]:
-        """What became of each range. Raises if counts or files do not add up, if a replacement
-        would remove rows that the log has lost, or if ranges that already count as landed are
-        missing."""
+        """Proves what became of each range. Raises an error if counts or files do not add up, if a
+        replacement would remove rows that the log has lost, or if ranges that already count as
+        landed are missing."""
         results = prove(plan, reading.receipts)
         are_transformed = self._context.transform is not None
         prove_files(plan, reading.receipts, reading.files, are_transformed=are_transformed)

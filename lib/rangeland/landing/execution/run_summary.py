@@ -56,7 +56,8 @@ def result_of_plans(
 
 
 def _state(ours: Iterable[CommittedPlan], already_landed: Sequence[Range]) -> RunState:
-    """What the command has done. A plan may be in the table although it landed nothing."""
+    """The state that the command has reached. A plan may be in the table although it landed
+    nothing."""
     if any(f.outcome.has_landed_ranges for f in ours):
         return "landed"
     return "already-landed" if already_landed else "nothing"
@@ -98,7 +99,7 @@ def _range_results(landed: Iterable[CommittedPlan]) -> tuple[RangeResult, ...]:
 
 
 def _replaced_rows(landed: Iterable[CommittedPlan]) -> ReplacedRange | None:
-    """What replacements have changed, if that is known for any of them."""
+    """The changes that replacements have made, if these are known for any of them."""
     changes = [f.landed.replaced for f in landed if f.landed.replaced is not None]
     return sum(changes, ReplacedRange()) if changes else None
 

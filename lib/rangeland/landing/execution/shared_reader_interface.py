@@ -56,8 +56,9 @@ class PlanToRead:
 
 @dataclass(frozen=True, slots=True)
 class SharedReading:
-    """What all drivers together have read of a plan, or the outcome that another driver has
-    recorded meanwhile. ``with_others``: other drivers took part while this one worked."""
+    """The receipts and files of a plan that several drivers have read together, or the outcome that
+    another driver has recorded meanwhile. ``with_others``: other drivers took part while this one
+    worked."""
 
     result: PlanReceipts | OutcomeEvent
     with_others: bool

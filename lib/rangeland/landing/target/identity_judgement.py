@@ -30,7 +30,7 @@ class PlanEvidence:
 
 @dataclass(frozen=True, slots=True)
 class LandingEvidence:
-    """What is known about the newest plan of an application: first what the table's transactions
+    """The evidence about the newest plan of an application: first what the table's transactions
     show, then also the answers to the questions that were asked. ``transaction`` is the last
     sequence in them, 0 for none; ``table_version`` is None if there is no table."""
 
@@ -127,8 +127,8 @@ class LedgerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class IdentityEvidence:
-    """What is known about a table and the ledger beside it, each None if there is none, and the
-    answers to the questions that were asked."""
+    """The evidence about a table and the ledger beside it, each of which is None if it does not
+    exist, with the answers to the questions that were asked."""
 
     table: TableIdentity | None
     ledger: LedgerIdentity | None

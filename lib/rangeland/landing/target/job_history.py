@@ -27,8 +27,8 @@ from rangeland.planning.plan import Plan, PlanId
 
 @dataclass(frozen=True, slots=True)
 class EnteredPlan:
-    """A plan that is in the ledger, with its outcome once that is prepared, and the version that
-    the table had when it was entered, if that is known."""
+    """A plan that is in the ledger, with its outcome (once prepared), and the table's version when
+    the plan was entered (if known)."""
 
     plan: Plan
     planned_at_version: int | None

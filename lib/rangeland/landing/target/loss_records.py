@@ -1,7 +1,7 @@
 """Makes the ledger's records of losses, with an outcome or without one. Pure.
 
-There is one record for each loss that is in a plan, that is skipped, quarantined or held in its
-receipts, or that a policy held or skipped before anything was read.
+There is one record for each loss: those in a plan; those skipped, quarantined or held in its
+receipts; and those that a policy held or skipped before anything was read.
 
 Each record is written once. The losses of an outcome are part of its commit. Losses without an
 outcome are compared with those in the ledger (``Ledger.record_losses``), so that the hundredth run
