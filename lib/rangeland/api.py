@@ -122,8 +122,8 @@ def backfill(
     checkpoint, which belongs to the scheduled runs."""
     if missing and replace:
         raise UsageError(
-            "missing rows are landed again, or a range is replaced: not both",
-            do="leave out missing or replace",
+            "missing and replace cannot be combined",
+            do="leave out one of them",
         )
     if not missing and any(isinstance(bound, FromCheckpoint) for bound in job.range.from_.every):
         raise UsageError(

@@ -181,7 +181,7 @@ class MissingRequirement(RangelandError):
     """A host, its Python, Spark or a broker lacks what the job needs."""
 
     exit_code = 78
-    retry = "not before it has what is missing"
+    retry = "not before what is missing is provided"
     acts = CLUSTER_OPERATOR
 
 
@@ -190,7 +190,7 @@ class Unreachable(RangelandError):
 
     exit_code = 75
     retry = "yes, later"
-    acts = f"the scheduler; {BROKER_OPERATOR} if it lasts"
+    acts = f"the scheduler; {BROKER_OPERATOR} if it persists"
 
 
 class StorageFailed(RangelandError):
@@ -208,7 +208,7 @@ class EngineFailed(RangelandError):
     exit_code = 75
     data = ALL_OR_NOTHING
     retry = "yes, the same plan is read again"
-    acts = "the scheduler; the cluster's operator if it lasts"
+    acts = "the scheduler; the cluster's operator if it persists"
 
 
 class RemoteProtocolError(RangelandError):

@@ -200,7 +200,7 @@ class JsonFields:
     def texts(self, name: str) -> tuple[str, ...]:
         values = self.values(name)
         if not all(isinstance(one, str) for one in values):
-            raise Unreadable(f"{name}: expected a list of texts")
+            raise Unreadable(f"{name}: expected a list of strings")
         return tuple(values)
 
     def values(self, name: str, default: Any = _REQUIRED) -> list[Any]:

@@ -153,7 +153,7 @@ def test_the_wrong_port_is_named(secured: Secured) -> None:
     assert "does not speak TLS" in str(plain)
     assert "source.security.zookeeper.tls" in plain.do
     tls = fails(secured, settings())
-    assert "speaks TLS, and the job does not" in str(tls)
+    assert "speaks TLS, but the job does not" in str(tls)
     assert "set source.security.zookeeper.tls" in tls.do
 
 
@@ -294,7 +294,7 @@ def test_a_server_that_requires_a_login_says_so(tmp_path: Path) -> None:
         secured = Secured(server, authority, authority)
         secured.open(settings(secured.trusting, SASL))
         nobody = fails(secured, settings(secured.trusting))
-        assert "requires a login, and the job has none" in str(nobody)
+        assert "requires a login, but the job has none" in str(nobody)
         wrong = settings(secured.trusting, ZooKeeperLogin(USER, WRONG, uses_sasl=True))
         assert "rejects the login" in str(fails(secured, wrong, kind=AccessDenied))
 
@@ -305,7 +305,7 @@ def test_a_server_without_sasl_is_not_asked_forever(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     with SecuredZooKeeper(authority, authority.issue("server"), has_users=False) as server:
         secured = Secured(server, authority, authority)
-        with pytest.raises(Unreachable, match="did not come to an end") as caught:
+        with pytest.raises(Unreachable, match="did not finish") as caught:
             secured.open(settings(secured.trusting, SASL))
         assert "remove source.security.zookeeper.login.scheme" in caught.value.do
 

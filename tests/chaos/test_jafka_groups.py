@@ -175,7 +175,7 @@ def test_a_zookeeper_that_is_down_costs_a_warning_and_the_next_run_repairs_it(
         driver.give(job)
         alone = driver.landed()
         assert alone["landed"] == len(WHICH) * MORE
-        assert any("is not joined" in warning for warning in alone["warnings"])
+        assert any("was not joined" in warning for warning in alone["warnings"])
     finally:
         zookeeper.start()
     assert offsets(job) == dict.fromkeys(WHICH)

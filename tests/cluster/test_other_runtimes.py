@@ -171,7 +171,7 @@ def test_a_cluster_of_another_version_does_not_answer_and_that_is_said(
 
         error = submit(job, change=change).refused()  # after a minute: Spark asks three times
     assert (error["error"], error["exit"]) == ("Unreachable", 75)
-    assert "a master of another Spark than 4.2 looks the same" in error["message"]
+    assert "a master that runs a Spark other than 4.2 looks the same" in error["message"]
     assert not table.exists()
 
 

@@ -39,7 +39,7 @@ def test_another_isolation_is_a_conflict_until_what_has_landed_is_accepted(
     later = job_of(kafka.bootstrap, table, topic, source=source)
     produce(kafka.bootstrap, topic, numbered_records(2))
     for way, job in ((run.run, whole), (run.backfill, whole), (run.run, later)):
-        with pytest.raises(Conflict, match="with other options than this job asks for") as caught:
+        with pytest.raises(Conflict, match="with different options from this job's") as caught:
             way(job, spark, NoProgress())
         assert "the isolation was read_committed and is read_uncommitted now" in str(caught.value)
     run.adopt(later, spark, NoProgress())

@@ -124,7 +124,7 @@ def test_what_was_landed_by_other_tags_is_a_conflict_and_never_already_landed(
     assert rangeland.land(tagged(rocketmq, topic, table, "A"), spark).counts.landed == 2
     source = {"dialect": "rocketmq", "tags": ["B"]}
     other = job_of(rocketmq.servers, table, topic, source=source, name="others")
-    with pytest.raises(Conflict, match="with other options than this job asks for") as caught:
+    with pytest.raises(Conflict, match="with different options from this job's") as caught:
         rangeland.land(other, spark)
     assert "the tags were A and are B now" in str(caught.value)
     assert "another table" in str(caught.value)

@@ -306,7 +306,7 @@ def test_a_run_without_its_group_backend_lands_alone_and_says_so(
     backends.groups.is_down = True
     result = run(job, spark, NoProgress())
     assert result.state == "landed"
-    assert "the group g is not joined" in result.warnings[0]
+    assert "the group g was not joined" in result.warnings[0]
     backends.groups.is_down = False
     assert run(job, spark, NoProgress()).state == "nothing"
     judge(spark, job, backends)

@@ -101,7 +101,7 @@ def test_the_author_of_a_transform_is_told_the_exception_the_line_and_the_record
             "return df.withColumn('x', F.expr(\"cast(cast(value as string) as int)\"))",
             "CAST_INVALID_INPUT",
         ),
-        ("return df.limit(3)", "a limit has this effect"),
+        ("return df.limit(3)", "`limit` and `head` have this effect"),
     ],
 )
 @pytest.mark.slow

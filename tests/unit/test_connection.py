@@ -482,7 +482,7 @@ def test_a_tls_port_that_closes_without_an_alert_is_reported_for_what_it_is(
         try:
             with (
                 ConnectionPool(settings) as brokers,
-                pytest.raises(JobFileError, match=r"speaks TLS, and the job does not"),
+                pytest.raises(JobFileError, match=r"speaks TLS, but the job does not"),
             ):
                 take_survey(brokers, SurveyRequest(("t",)))
         finally:

@@ -73,7 +73,7 @@ def test_an_option_of_spark_s_kafka_source_is_named_as_it_is_called_here(
     option: str, own: str
 ) -> None:
     with pytest.raises(
-        UsageError, match=f"there is no option .*[Uu]se {own}, as it is called here"
+        UsageError, match=f"there is no option .*[Uu]se {own}, which is its name here"
     ):
         RangelandSource({option: "x"})
 

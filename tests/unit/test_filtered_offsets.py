@@ -97,7 +97,7 @@ RECEIPTS = {
         ([SeenRecords({0: 7, 1: 7})], ""),
         ([SeenRecords({0: 7}), SeenRecords({0: 7})], ""),  # the same records in two tasks
         ([SeenRecords({0: 7}), SeenRecords({1: 8})], "8 records of a/0 [10, 20), which has 7"),
-        ([SeenRecords({0: 7}, (Partition("c", 0), 1))], "c/0 at offset 1, outside of the ranges"),
+        ([SeenRecords({0: 7}, (Partition("c", 0), 1))], "c/0 at offset 1, outside the ranges"),
     ],
 )
 def test_rows_of_records_that_were_not_read_are_an_error(

@@ -58,7 +58,7 @@ def test_times_stay_text() -> None:
     [("job: a\njob: b\n", 2), ("s:\n  x: 1\n  y: 2\n  x: 3\n", 4), ("r: {0: 1, 0: 2}\n", 1)],
 )
 def test_a_key_that_stands_twice_is_refused_with_its_line(text: str, line: int) -> None:
-    with pytest.raises(JobFileError, match="is there twice") as caught:
+    with pytest.raises(JobFileError, match="occurs twice") as caught:
         parse_job_text(text, "o.yaml")
     assert f"o.yaml:{line} " in str(caught.value)
 
@@ -94,7 +94,7 @@ INDENTED = "check the indentation, or quote a value that contains ': '"
     ("text", "what", "advice"),
     [
         ("--- 1\n--- 2\n", "o.yaml:2 has two documents", "keep one"),
-        ("sink: {}\nsink: {}\n", "o.yaml:2 has a field twice", "'sink' is there twice"),
+        ("sink: {}\nsink: {}\n", "o.yaml:2 has a field twice", "'sink' occurs twice"),
         ("a: b: c", "o.yaml:1 is not YAML", INDENTED),
         ("sink: {table: lake/{topic}}", "o.yaml:1 is not YAML", BRACES),
         ("sink: {table: {topic}/x}", "o.yaml:1 is not YAML", BRACES),

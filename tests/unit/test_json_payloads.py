@@ -234,7 +234,7 @@ def test_a_reason_names_the_field_and_the_byte() -> None:
         "the field id must be a whole number (byte 6)",
         "the field id is missing (byte 1)",
         "the field c.tags[] is not a number that fits DECIMAL(4,1) exactly (byte 25)",
-        'the schema lacks a field that it has: new\\"name (byte 13)',
+        'it has a field that the schema lacks: new\\"name (byte 13)',
         "the field id is out of range for BIGINT (byte 25)",
         "the field id occurs twice, or has a key that does (byte 8)",
         "the JSON ends too early (byte 7)",

@@ -138,7 +138,7 @@ def test_the_checkpoint_is_read_again_only_after_a_commit(monkeypatch: pytest.Mo
 
 def test_a_checkpoint_that_moves_each_time_is_a_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
     table = LandingMeanwhile(monkeypatch, *range(5, 20))
-    with pytest.raises(Conflict, match="the checkpoint moved each of the 3 times") as caught:
+    with pytest.raises(Conflict, match="the checkpoint moved during each of 3 attempts") as caught:
         table.push()
     assert "they mirror the checkpoint themselves" in caught.value.do
     assert table.reads == 4

@@ -87,7 +87,7 @@ def test_a_row_of_the_same_topic_is_that_of_its_newest_landing(
 @pytest.mark.parametrize(
     ("offset", "why"),
     [
-        (120, "plan 7 of rangeland/orders covers it, and has not landed yet"),
+        (120, "plan 7 of rangeland/orders covers it, but has not landed yet"),
         (150, "it has offsets 0 to 99 of orders/0"),
     ],
 )

@@ -43,12 +43,16 @@ def test_a_pattern_matches_whole_names() -> None:
 def test_what_is_not_a_pattern_is_a_mistake_of_the_job(pattern: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         check_pattern_is_valid(pattern)
-    with pytest.raises(JobFileError, match=r"source\.topic_pattern: expected a regular expression"):
+    with pytest.raises(
+        JobFileError, match=r"source\.topic_pattern: expected an RE2 regular expression"
+    ):
         Job.parse(JOB.format(pattern=pattern))
 
 
 def test_a_pattern_of_compacted_topics_has_the_same_limits() -> None:
     job = "job: a\nsource: {servers: [h:1], topics: [t], compacted: ['%s']}\nsink: {table: lake/a}"
     for pattern in ("(" * 900 + ")" * 900, "(?=a)b", "(" * 5_000):
-        with pytest.raises(JobFileError, match=r"source\.compacted: expected a topic or a regular"):
+        with pytest.raises(
+            JobFileError, match=r"source\.compacted: expected a topic or an RE2 regular"
+        ):
             Job.parse(job % pattern)

@@ -97,7 +97,7 @@ def test_unknown_fields_are_passed_over() -> None:
     [(b"\x0a\x01x", "number"), (b"\x09" + bytes(8), "number"), (b"\x10\x05", "text")],
 )
 def test_a_field_that_was_written_as_another_type_is_the_reason(payload: bytes, field: str) -> None:
-    words = f"a field was written as another type than the schema's (byte 0, field {field})"
+    words = f"a field was written with a different type from the schema's (byte 0, field {field})"
     assert words in reason(decode(PAIR, [payload]))
 
 

@@ -41,7 +41,7 @@ def test_holes_and_duplicates_are_named_and_drawn_with_the_remedy() -> None:
     text = rendered(render_verify(verified(audit, "part-1.parquet")))
     assert "missing: orders/0 [150, 160), 10 offsets" in text
     assert "more rows than were landed: orders/1 [3, 4), 1 offset" in text
-    assert "rows that no landing brought: orders/1 [90, 91)" in text
+    assert "rows that no landing wrote: orders/1 [90, 91)" in text
     assert "gone from the store: part-1.parquet" in text
     assert "rangeland backfill JOB.yaml --missing" in text
     assert "x" in lines_with(text, "orders/0")[0][1]

@@ -685,7 +685,7 @@ def test_a_master_that_does_not_answer_is_out_of_reach() -> None:
     error = spark_session._start_error(said)
     assert isinstance(error, Unreachable)
     assert "--master" in error.do
-    assert "another Spark than 4.2" in error.do
+    assert "a Spark other than 4.2" in error.do
 
 
 def test_a_spark_that_does_not_start_is_not_the_stores_fault() -> None:

@@ -94,9 +94,13 @@ BAD: dict[str, tuple[TokenSource, type[RangelandError], str]] = {
     "a command that fails": (
         script(f"import sys; print({TOKEN!r}); print('no {TOKEN} here', file=sys.stderr); exit(2)"),
         JobFileError,
-        "it ended with 2 on .*: no ... here",
+        "it ended with exit code 2 on .*: no ... here",
     ),
-    "a command that wants to be tried later": (script("exit(75)"), Unreachable, "ended with 75"),
+    "a command that wants to be tried later": (
+        script("exit(75)"),
+        Unreachable,
+        "ended with exit code 75",
+    ),
     "a command that is not there": (
         TokenSource(command=("/nowhere/to-be-found",)),
         JobFileError,

@@ -87,10 +87,10 @@ REFUSED = [
     (F.TYPE_INT64, F.TYPE_UINT32, -1, "a number is out of range"),
     (F.TYPE_UINT64, F.TYPE_UINT32, 1 << 32, "a number is out of range"),
     (F.TYPE_SINT64, F.TYPE_SINT32, 1 << 31, "a number is out of range"),
-    (F.TYPE_FLOAT, F.TYPE_DOUBLE, 1.5, "was written as another type"),
-    (F.TYPE_DOUBLE, F.TYPE_FLOAT, 1.5, "was written as another type"),
-    (F.TYPE_FIXED32, F.TYPE_FIXED64, 7, "was written as another type"),
-    (F.TYPE_STRING, F.TYPE_INT64, "7", "was written as another type"),
+    (F.TYPE_FLOAT, F.TYPE_DOUBLE, 1.5, "was written with a different type"),
+    (F.TYPE_DOUBLE, F.TYPE_FLOAT, 1.5, "was written with a different type"),
+    (F.TYPE_FIXED32, F.TYPE_FIXED64, 7, "was written with a different type"),
+    (F.TYPE_STRING, F.TYPE_INT64, "7", "was written with a different type"),
 ]
 
 

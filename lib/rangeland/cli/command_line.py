@@ -130,14 +130,14 @@ class _Command(TyperCommand):
 
 
 _COMMANDS = {
-    query_commands.check: "Check everything that a run needs. Lands nothing.",
+    query_commands.check: "Check everything a run needs. Lands nothing.",
     query_commands.sample: "Look at the newest records: formats, fields.",
     landing_commands.plan: "Show what a run would land now. Writes nothing.",
     landing_commands.run: "Land what is new, and nothing twice.",
     landing_commands.apply: "Land exactly what is in a reviewed plan file.",
-    landing_commands.backfill: "Land a range of your choice, beside the runs.",
+    landing_commands.backfill: "Land a range of your choice, alongside the runs.",
     repair_commands.redrive: "Land quarantined records that can now be decoded.",
-    query_commands.status: "Show how far a job is: checkpoint, end, lag.",
+    query_commands.status: "Show how far a job has got: checkpoint, end, lag.",
     query_commands.verify: "Prove that each landed offset is in the table once.",
     query_commands.find: "Show which run landed an offset, and its file.",
     repair_commands.adopt: "Accept a table that disagrees with its ledger.",

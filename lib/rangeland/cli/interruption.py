@@ -44,14 +44,15 @@ READ_ONLY = Interruption(
     data="the table and its ledger are as before",
 )
 OF_MANY_TABLES = Interruption(
-    "Interrupted. Each table holds all records of its plan or none, never a part. Run the same "
-    "command again: it finishes what has begun, and no offset is landed twice.",
+    "Interrupted. Each table has either all records of its plan or none of them. Run the same "
+    "command again: it finishes what was started, and no offset is landed twice.",
     data="each table holds all rows of its plan or none",
 )
 OF_SUBMITTED = Interruption(
-    "Interrupted while spark-submit was running. What it has submitted may go on in the cluster. "
-    "The table holds all records of each plan or none, never a part; `rangeland status` shows "
-    "which. Run the same command again: it finishes what has begun, and no offset is landed twice.",
+    "Interrupted while spark-submit was running. What it has submitted may keep running in the "
+    "cluster. The table has either all records of each plan or none of them; `rangeland status` "
+    "shows which. Run the same command again: it finishes what was started, and no offset is "
+    "landed twice.",
     data="the table holds all rows of each plan or none: `rangeland status` shows which",
 )
 
@@ -66,8 +67,8 @@ def interruption_of(writes: bool, plans: Sequence[Plan]) -> Interruption:
     plan = plans[-1]
     return Interruption(
         f"Interrupted during plan {plan.sequence} of {plan.application} "
-        f"({count_noun(plan.width, 'offset')}). The plan is in the ledger; the table holds all of "
-        "its records or none, never a part. Run the same command again: it finishes that plan, "
+        f"({count_noun(plan.width, 'offset')}). The plan is in the ledger; the table has either "
+        "all of its records or none of them. Run the same command again: it finishes that plan, "
         "and no offset is landed twice.",
         data=ALL_OR_NOTHING,
     )

@@ -51,7 +51,8 @@ def plan(
         typer.Option(
             "--out",
             metavar="FILE",
-            help="Write the plan to a file, for `apply`; many plans to a folder of that name.",
+            help="Write the plan to a file, for `apply`; with many tables, write their plans to "
+            "a folder of that name.",
         ),
     ] = None,
     settings: Settings = None,
@@ -120,7 +121,7 @@ def apply(
         typer.Argument(
             metavar="[JOB.yaml] PLAN.json",
             parser=parse_path,
-            help="A file written by `plan --out`, or a folder of them.",
+            help="A file written by `plan --out`, or a folder of such files.",
         ),
     ],
     settings: Settings = None,

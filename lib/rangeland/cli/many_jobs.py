@@ -36,7 +36,7 @@ Parallel = Annotated[
         "--parallel",
         metavar="N",
         min=1,
-        help="With many tables: how many at a time. Two for each core by default, at most 16.",
+        help="With many tables: how many at a time. By default two per core, at most 16.",
     ),
 ]
 

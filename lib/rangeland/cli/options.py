@@ -61,7 +61,7 @@ Until = Annotated[
     typer.Option(
         "--until",
         metavar="BOUND",
-        help="Where to end (exclusive): as --from, except checkpoint.",
+        help="Where to end (exclusive): like --from, but not checkpoint.",
     ),
 ]
 Settings = Annotated[
@@ -83,7 +83,7 @@ def _common_options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     log_level: Annotated[
         LogLevel,
-        typer.Option("--log-level", help="The least severe log records to write to stderr."),
+        typer.Option("--log-level", help="The lowest level of log messages to write to stderr."),
     ] = LogLevel.WARNING,
     log_format: Annotated[
         LogFormat,

@@ -141,7 +141,9 @@ def find(
     broker: Annotated[
         str,
         typer.Option(
-            "--broker", metavar="NAME", help="The broker, if each numbers its own partitions."
+            "--broker",
+            metavar="NAME",
+            help="The broker, if each broker numbers its own partitions.",
         ),
     ] = "",
     settings: Settings = None,
@@ -242,7 +244,7 @@ def sample(
             metavar="N",
             min=1,
             max=100_000,
-            help="How many records of each partition.",
+            help="How many records to read from each partition.",
         ),
     ] = 100,
     out: Annotated[

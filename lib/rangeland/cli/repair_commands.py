@@ -59,8 +59,8 @@ def redrive(
     if dry_run and from_log:
         raise UsageError(
             "--dry-run does not read the log",
-            why="it only tries the stored bytes; whether the log has an undamaged copy shows when "
-            "it is read",
+            why="it only tries the stored bytes; whether the log has an undamaged copy is known "
+            "only once it is read",
             do="omit one of the two: anything the log cannot provide stays in quarantine",
         )
 

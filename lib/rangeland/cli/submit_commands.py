@@ -70,7 +70,7 @@ class SubmitOptions:
     ] = Path("dist")
     entry: Annotated[
         Path | None,
-        typer.Option("--entry", metavar="FILE.py", help="Your own script, as in jobs/."),
+        typer.Option("--entry", metavar="FILE.py", help="Your own script, like those in jobs/."),
     ] = None
     python: Annotated[
         str | None,
@@ -89,7 +89,7 @@ class SubmitOptions:
         ),
     ] = None
     speculation: Annotated[
-        bool, typer.Option("--speculation", help="Run copies of slow tasks. Lands nothing twice.")
+        bool, typer.Option("--speculation", help="Run copies of slow tasks; nothing lands twice.")
     ] = False
     dynamic_allocation: Annotated[
         bool, typer.Option("--dynamic-allocation", help="Let Spark add and remove executors.")
@@ -215,7 +215,9 @@ def _shipped_files(
     out = options.out
     entry = options.entry
     if entry is not None and not entry.is_file():
-        raise UsageError(f"--entry {entry}: there is no such file", do="name a script, as in jobs/")
+        raise UsageError(
+            f"--entry {entry}: there is no such file", do="name a script, like those in jobs/"
+        )
     schemas = _schema_copies(job, out) if choices.deploy_mode == "cluster" else {}
     modules: list[Path] = []
     if job.sink.transform is not None:

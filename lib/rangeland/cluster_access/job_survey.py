@@ -92,7 +92,8 @@ def _matching(job: Job, pattern: str, known: Iterable[str] = ()) -> tuple[str, .
     if not names:
         raise NoTopicMatches(
             f"no topic matches {pattern}",
-            why=f"{count_noun(len(topics), 'topic')} registered; the pattern is anchored",
+            why=f"{count_noun(len(topics), 'topic')} registered; the pattern must match the whole "
+            "name",
             do="correct source.topic_pattern, or create the topic",
         )
     return names

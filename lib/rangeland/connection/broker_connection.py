@@ -252,7 +252,7 @@ class BrokerConnection:
             f"{self.address} announced a response of {length} bytes",
             why=f"the limit is {limit}",
             do="raise source.max_answer_bytes if the topic has batches of that size; otherwise "
-            "it is not a broker, or its data is damaged",
+            "this is not a broker, or its data is damaged",
             broker=str(self.address),
             length=length,
             max_answer_bytes=limit,

@@ -91,9 +91,9 @@ def tls_error(
     if tls.certificate is None and says(*_WANTS_CERTIFICATE):
         return _setting_error(
             address,
-            f"{address} wants a client certificate, and the job has none",
+            f"{address} wants a client certificate, but the job has none",
             f"it answered {failure.reason}",
-            f"set {peer.tls}.certificate and key, or use a port that does not want one",
+            f"set {peer.tls}.certificate and key, or use a port that does not ask for one",
         )
     if tls.certificate is not None and says(*_REFUSES_CERTIFICATE):
         return _denial_error(
@@ -158,7 +158,7 @@ def _certificate_error(
 def tls_port_error(address: Address, peer: Peer = BROKER) -> JobFileError:
     return _setting_error(
         address,
-        f"{address} speaks TLS, and the job does not",
+        f"{address} speaks TLS, but the job does not",
         "it answered a plain connection with TLS",
         f"set {peer.tls}, or use a port without TLS",
     )
@@ -167,7 +167,7 @@ def tls_port_error(address: Address, peer: Peer = BROKER) -> JobFileError:
 def plain_port_error(address: Address, peer: Peer = BROKER) -> JobFileError:
     return _setting_error(
         address,
-        f"{address} does not speak TLS, and the job does",
+        f"{address} does not speak TLS, but the job does",
         "it does not answer the TLS handshake with TLS",
         f"remove {peer.tls}, or use a port with TLS",
     )
@@ -203,7 +203,7 @@ def not_a_broker_error(
 def missing_login_error(address: Address, mechanisms: Sequence[str]) -> JobFileError:
     return _setting_error(
         address,
-        f"{address} requires a login, and the job has none",
+        f"{address} requires a login, but the job has none",
         "it closed the connection at the first request, twice, and offers SASL "
         f"{', '.join(sorted(mechanisms)) or 'without naming a mechanism'}",
         "set source.security.sasl, or use a port that does not require a login",

@@ -121,6 +121,6 @@ def _library() -> Any:
             "GSSAPI needs the package gssapi, which this Python does not have",
             why=str(error),
             do="run pip install 'rangeland[kerberos]', for the driver's Python and the workers'; "
-            "it needs the libraries of Kerberos",
+            "it needs the Kerberos libraries",
         ) from error
     return gssapi

@@ -42,7 +42,7 @@ class OpeningPhase(Enum):
     LOGGING_IN_AGAIN = "logging in, after a close during the login"
     OPEN = "open"
     FAILED = "failed, with the error as it is"
-    WANTS_TLS = "failed: the port speaks TLS, and the job does not"
+    WANTS_TLS = "failed: the port speaks TLS, but the job does not"
     UNEXPLAINED = "failed: it closes every connection; the port may be wrong"
     LOST = "failed: it closed the connection during both logins, and may be shutting down"
 

@@ -105,7 +105,7 @@ def _in_time(source: TokenSource, wait_s: float) -> str:
 def _too_slow_error(name: str, wait_s: float, field: str = FIELD) -> Unreachable:
     return Unreachable(
         f"{name} gave no token",
-        why=f"it did not end within {wait_s:.3g} s on {platform.node()}",
+        why=f"it did not finish within {wait_s:.3g} s on {platform.node()}",
         do=f"find out why it takes so long, or raise source.timeouts.request_ms ({field})",
     )
 
@@ -161,7 +161,8 @@ def _command_error(
     output = _tail(stderr, stdout)
     return kind(
         f"the command {command[0]} gave no token",
-        why=f"it ended with {code} on {platform.node()}" + (f": {output}" if output else ""),
+        why=f"it ended with exit code {code} on {platform.node()}"
+        + (f": {output}" if output else ""),
         do=f"run it by hand as this user, then correct {FIELD}.command; a command that ends with "
         f"{TRY_LATER} is retried later",
         code=code,
@@ -329,7 +330,7 @@ def _require_valid_token(text: str, origin: str) -> str:
         return token
     raise JobFileError(
         f"{origin} did not give a valid bearer token",
-        why=f"it has {len(token)} characters, and some that RFC 6750 does not allow"
+        why=f"it has {len(token)} characters, some of which RFC 6750 does not allow"
         if token
         else "its output is empty",
         do=f"have it output the token and nothing else ({FIELD})",

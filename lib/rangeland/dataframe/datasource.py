@@ -131,7 +131,7 @@ def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ReadSettings, int]:
         own = _OF_KAFKA_SOURCE.get(unknown[0])
         raise UsageError(
             f"there is no option {unknown[0]} for format rangeland",
-            do=f"use {own}, as it is called here"
+            do=f"use {own}, which is its name here"
             if own
             else f"use one of {', '.join(sorted(KNOWN))}",
         )

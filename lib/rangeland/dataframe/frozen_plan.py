@@ -66,7 +66,7 @@ def job_of_options(options: Mapping[str, str]) -> Job:
         return Job.load(options["job"])
     if "servers" not in options and "zookeeper" not in options:
         raise UsageError(
-            "format rangeland does not know where to read",
+            "format rangeland does not know where to read from",
             do="give the options servers and topics, or job with the path of a job file",
         )
     lists = ("servers", "topics", "compacted")

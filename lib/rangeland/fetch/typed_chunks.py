@@ -177,8 +177,8 @@ class TypedChunks:
         error = undecodable_error(slice_.partition, rows, first, 1, "")
         raise error.with_words(
             what=f"{slice_} has more than {MAX_LOSSES} places with records that cannot be decoded",
-            why="the policy is not to fail, but so many mean that the schema is wrong; one of them "
-            f"is {error.what}: {error.why}",
+            why="the policy is not to fail, but so many suggest that the schema is wrong; one of "
+            f"them is {error.what}: {error.why}",
             do="correct the schema under `decode` in the job file, or land the topic with another "
             "job that leaves these records out in a transform",
         )

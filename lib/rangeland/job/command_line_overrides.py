@@ -101,7 +101,7 @@ def _partition_error(text: str, expected: str) -> UsageError:
     return UsageError(
         f"the partition {text} is not understood",
         why=f"expected {expected}",
-        do="write its number, or broker-number such as 1-0 where brokers number their own",
+        do="write its number, or broker-number, such as 1-0, if each broker numbers its own",
     )
 
 

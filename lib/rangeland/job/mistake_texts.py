@@ -113,7 +113,7 @@ def _expected_value(
         case "string_type":
             return _expected_text(problem.get("input"))
         case "string_too_short":
-            return f"{_NOT_EMPTY.get(name, 'a text')}, not an empty text"
+            return f"{_NOT_EMPTY.get(name, 'text')}, not an empty string"
         case "string_pattern_mismatch":
             return EXPECTED[context["pattern"]]
         case "bool_type" | "bool_parsing":
@@ -142,8 +142,8 @@ def _expected_text(value: object) -> str:
     """What was expected instead of a value that is not text. The value is not repeated: it may be a
     secret."""
     if isinstance(value, bool):
-        return f"a text; YAML reads {_BOOLEAN_WORDS[value]}, unless they are in quotes"
-    return "a text; write the number in quotes" if isinstance(value, int | float) else "a text"
+        return f"text; YAML reads {_BOOLEAN_WORDS[value]}, unless they are in quotes"
+    return "text; write the number in quotes" if isinstance(value, int | float) else "text"
 
 
 def _quantity(name: str, number: int) -> str:

@@ -99,7 +99,7 @@ class PolicySpec(Section):
                 check_pattern_is_valid(pattern)
             except ValueError as error:
                 raise ValueError(
-                    f"a topic or a regular expression of RE2: {pattern}: {error}"
+                    f"a topic or an RE2 regular expression: {pattern}: {error}"
                 ) from None
         return topics
 

@@ -195,7 +195,7 @@ class Source(Section):
         try:
             check_pattern_is_valid(pattern or "")
         except ValueError as error:
-            raise ValueError(f"a regular expression of RE2 ({error})") from None
+            raise ValueError(f"an RE2 regular expression ({error})") from None
         return pattern
 
     @field_validator("compacted")
@@ -205,7 +205,7 @@ class Source(Section):
             try:
                 check_pattern_is_valid(pattern)
             except ValueError as error:
-                raise ValueError(f"a topic or a regular expression of RE2: {error}") from None
+                raise ValueError(f"a topic or an RE2 regular expression: {error}") from None
         return compacted
 
     @field_validator("tags")

@@ -140,7 +140,7 @@ def parse_bound(value: object, *, expected: str = EXPECTED_FROM) -> Bound:
         raise ValueError(expected)
     if isinstance(value, int):
         if not 0 <= value <= MAX_INT64:
-            raise ValueError(f"an offset that is not negative and has 64 bits, not {value}")
+            raise ValueError(f"a non-negative 64-bit offset, not {value}")
         return AtOffset(value)
     if isinstance(value, str):
         word = value.strip()

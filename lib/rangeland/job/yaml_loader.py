@@ -99,7 +99,7 @@ class _Loader(_BASE):  # type: ignore[misc]
             if not isinstance(key, Hashable):
                 raise _node_error(key_node, "a key must be a plain value")
             if key in keys:
-                raise RepeatedField(f"{key!r} is there twice", _line(key_node))
+                raise RepeatedField(f"{key!r} occurs twice", _line(key_node))
             keys.add(key)
         return dict(super().construct_mapping(node, deep=deep))
 

@@ -85,8 +85,8 @@ class GroupLease:
         if error is not None and not self._has_warned:
             self._has_warned = True
             self._warn(
-                f"the lease in group {self.group} is lost: {error} Landing goes on; other drivers "
-                "may read the same offsets, which are landed once"
+                f"the lease in group {self.group} is lost: {error} Landing continues; other "
+                "drivers may read the same offsets, which are still landed only once"
             )
         return error is None
 
@@ -135,8 +135,8 @@ class GroupLease:
             more = f" and {len(shared) - 1} more" if shared[1:] else ""
             self._warn(
                 f"{holder.client_id or holder.member_id} has joined the group {self.group} and "
-                f"reads {shared[0]}{more} with it; this run lands them as well. Give one of "
-                "them its own group"
+                f"reads {shared[0]}{more} with it; this run lands them as well. Give one of the "
+                "two its own group"
             )
 
     # --- mirroring ----------------------------------------------------------------------
@@ -156,7 +156,7 @@ class GroupLease:
         except RangelandError as error:
             self._warn(
                 f"the checkpoint is not mirrored to group {self.group}, {self.backend.name}: "
-                f"{error} The next run repairs that, or `rangeland mirror`"
+                f"{error} The next run or `rangeland mirror` repairs that"
             )
 
     def _mirror_newest(
@@ -316,6 +316,6 @@ def _join(
 
 def _alone(group: Group, error: RangelandError) -> str:
     return (
-        f"the group {group.id} is not joined: {error} Landing goes on without it and still "
+        f"the group {group.id} was not joined: {error} Landing continues without it, and still "
         "lands each record once"
     )

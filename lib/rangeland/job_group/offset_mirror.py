@@ -104,7 +104,7 @@ def notices(
         yield (
             f"group {group} is at {mirrored.after.get(p)} of {p} after the checkpoint "
             f"{mirrored.checkpoint[p]} was mirrored{_likewise(differing)}: another client commits "
-            "to it. The next run repairs that, or `rangeland mirror`"
+            "to it. The next run or `rangeland mirror` repairs that"
         )
 
 

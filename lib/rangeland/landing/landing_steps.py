@@ -125,7 +125,7 @@ class LandingSteps:
         """Without a table, nothing shows whether the plan has landed in it."""
         if outcome.files:
             self._context.warn(
-                f"the prepared rows of {plan.id} are gone, and count as landed: "
+                f"the prepared rows of {plan.id} are gone but count as landed: "
                 "`rangeland backfill JOB.yaml --missing` lands them again"
             )
 

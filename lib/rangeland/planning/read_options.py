@@ -78,7 +78,7 @@ def check_landed_options_are_same(
         if not differences:
             continue
         raise Conflict(
-            f"{read.range} has landed in {table}, but with other options than this job asks for",
+            f"{read.range} has landed in {table}, but with different options from this job's",
             why=f"when {read.plan_id} landed it, {'; '.join(differences)}",
             do=_remedy(f"{_ELSEWHERE}, or {_INSTEAD}", read.options.cluster, wanted.cluster),
             range=str(read.range),
@@ -94,11 +94,11 @@ def check_checkpoint_options_are_same(table: str, landed: ReadOptions, wanted: R
     differences = landed.differences(wanted)
     if differences:
         raise Conflict(
-            f"the checkpoint in {table} was reached with other options than this job asks for",
-            why=f"{'; '.join(differences)}; a run would go on from the checkpoint, and what the "
-            "former options left out before it would never land",
+            f"the checkpoint in {table} was reached with different options from this job's",
+            why=f"{'; '.join(differences)}; a run would continue from the checkpoint, and what "
+            "the old options left out before it would never land",
             do=f"{_ELSEWHERE}; or accept what has landed with `rangeland adopt JOB.yaml`, after "
-            f"which runs go on from the checkpoint; then you may {_INSTEAD}",
+            f"which runs continue from the checkpoint; then you may {_INSTEAD}",
             differences=differences,
         )
 

@@ -64,7 +64,7 @@ def render_verify(result: VerifyResult) -> RenderableType:
         )
     parts += list_lines("missing", _lines(audit.holes), "bold red")
     parts += list_lines("more rows than were landed", _lines(audit.duplicates), "bold red")
-    parts += list_lines("rows that no landing brought", _lines(audit.unknown_rows), "yellow")
+    parts += list_lines("rows that no landing wrote", _lines(audit.unknown_rows), "yellow")
     if audit.suspect:
         doubt = (
             "the ledger only has counts for some missing ranges, so offsets in them may have no row"

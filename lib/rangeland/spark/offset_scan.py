@@ -113,8 +113,7 @@ def no_positions_error(columns: LogColumns) -> TableRefused:
     """The error for a table whose rows do not say which record of an entry they are."""
     return TableRefused(
         "the rows of the table do not say which record of an entry they are",
-        why=f"there is no column {columns.position} or {columns.broker} of the type of the "
-        "contract",
+        why=f"there is no column {columns.position} or {columns.broker} of the expected type",
         do=f"let the transform keep {columns.broker}, {columns.offset} and {columns.position} "
         "as they are",
     )

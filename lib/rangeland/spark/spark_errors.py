@@ -81,7 +81,7 @@ def worker_error(text: str) -> MissingRequirement | None:
         )
     if mismatch := re.search(r"\[PYTHON_VERSION_MISMATCH\] (.+)", text):
         return MissingRequirement(
-            f"the Python of the workers{where} is of another version than the driver's",
+            f"the Python of the workers{where} has a different version from the driver's",
             why=mismatch[1],
             do="set spark.pyspark.python to a Python of the driver's version, "
             f"or ship one: {SHIPPING}",

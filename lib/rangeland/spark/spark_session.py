@@ -294,8 +294,8 @@ def _start_error(error: Exception) -> Exception:
             "the Spark cluster cannot be reached",
             why="its master did not answer, or has ended the application before it began",
             do="check that the URL of --master (or RANGELAND_MASTER) is right and its master is "
-            f"up; a master of another Spark than {_minor_of_pyspark()} looks the same, and its own "
-            "log says InvalidClassException. Spark's own output is above",
+            f"up; a master that runs a Spark other than {_minor_of_pyspark()} looks the same, and "
+            "its own log says InvalidClassException. Spark's own output is above",
         )
     return EngineFailed(
         "Spark could not be started", why=text[:300], do="read Spark's own output above"

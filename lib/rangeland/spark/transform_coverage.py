@@ -125,8 +125,8 @@ def unread_records_error(
         if one.outside is not None:
             partition, offset = one.outside
             return TransformFailed(
-                f"the transform {transform} returned a row that is of no record that was read",
-                why=f"it is of {partition} at offset {offset}, outside of the ranges that were "
+                f"the transform {transform} returned a row that belongs to no record that was read",
+                why=f"it belongs to {partition} at offset {offset}, outside the ranges that were "
                 "read",
                 do=do,
                 topic=partition.topic,

@@ -155,7 +155,7 @@ def _stopped_early_error(transform: Transform, unread: Sequence[Slice]) -> Trans
     more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
     return TransformFailed(
         f"the transform {transform.name} stopped before it had read all records",
-        why=f"not all of {unread[0]}{more} was read; a limit has this effect, or head",
+        why=f"not all of {unread[0]}{more} was read; `limit` and `head` have this effect",
         do=f"let it read all of its rows, {RUN_AGAIN}",
         slices=[str(slice_) for slice_ in unread[:100]],
     )

@@ -173,7 +173,8 @@ def topic_names(view: ClusterView, request: SurveyRequest) -> list[str]:
         _check_has_brokers(view)
         raise UnmatchedPattern(
             f"no topic matches {pattern}",
-            why=f"the cluster has {count_noun(len(view.topics), 'topic')}; the pattern is anchored",
+            why=f"the cluster has {count_noun(len(view.topics), 'topic')}; the pattern must match "
+            "the whole name",
             do="correct source.topic_pattern or create the topic",
         )
     return names

@@ -74,5 +74,5 @@ def check_can_be_null(
     if length != -1:
         raise negative_length_error(length, what, buffer, offset)
     if not nullable:
-        why = f"{what} at byte {offset} is null and must not be"
+        why = f"{what} at byte {offset} is null but must not be"
         raise decode_error(NOT_NULLABLE, why, buffer, offset)

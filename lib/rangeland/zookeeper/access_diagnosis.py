@@ -51,7 +51,7 @@ def login_error(name: str, access: ZooKeeperAccess) -> JobFileError | AccessDeni
     login = access.login
     if login is None:
         return JobFileError(
-            f"{name} requires a login, and the job has none",
+            f"{name} requires a login, but the job has none",
             why="it closed the session because of that",
             do=f"set {SECTION}.login",
         )
@@ -70,7 +70,7 @@ def endless_login_error(name: str) -> Unreachable:
     """The error for a login that never ends: a server without SASL answers each step with
     nothing."""
     return Unreachable(
-        f"the login at {name} did not come to an end",
+        f"the login at {name} did not finish",
         why="the server is slow, or does not support SASL",
         do=f"check with {OPERATOR} that it does, or remove {SECTION}.login.scheme",
     )

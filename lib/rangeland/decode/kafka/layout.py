@@ -88,7 +88,7 @@ class Fault(KernelFault):
     RECORD_TOO_LONG = 16, "the record extends past its last field"
     TRAILING_BYTES = 17, "the batch extends past its last record"
     UNKNOWN_MESSAGE_MAGIC = 18, "the message's format (magic) is not known"
-    PACKED_MESSAGE = 19, "the message is packed where a plain one belongs"
+    PACKED_MESSAGE = 19, "the message is packed where a plain one is expected"
     WRONG_MESSAGE_CHECKSUM = 20, "the message's checksum is wrong"
     TOO_MANY_HEADERS = 21, "its batch has more headers than are allowed (source.max_batch_bytes)"
 

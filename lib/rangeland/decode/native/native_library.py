@@ -103,7 +103,7 @@ def _load(path: Path) -> ctypes.CDLL:
     except (OSError, AttributeError) as error:
         raise _no_kernel_error(f"{path} cannot be loaded: {error}") from None
     if abi != KERNEL_ABI:
-        raise _no_kernel_error(f"{path} is of another version (interface {abi}, not {KERNEL_ABI})")
+        raise _no_kernel_error(f"{path} is a different version (interface {abi}, not {KERNEL_ABI})")
     return library
 
 

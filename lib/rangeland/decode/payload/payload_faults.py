@@ -41,7 +41,7 @@ class PayloadFault(KernelFault):
     TOO_DEEP = 82, "groups or values are nested too deeply"
     MERGE_TOO_LARGE = 83, "one message is split into too many parts"
     PAYLOAD_TOO_LARGE = 84, "it would take more than 256 MiB of memory"
-    OTHER_WIRE_TYPE = 85, "a field was written as another type than the schema's"
+    OTHER_WIRE_TYPE = 85, "a field was written with a different type from the schema's"
 
 
 def fault_reason(fault: int, byte_index: int = -1, place: str = "", detail: str = "") -> str:

@@ -79,7 +79,7 @@ class RowFormat:
         names = {RESCUED.name} if self.keeps_unknown else set()
         for name in self.value.arrow_type.names:
             if name.lower() in names:
-                raise PayloadSchemaError(f"the table would have two columns {name}")
+                raise PayloadSchemaError(f"the table would have two columns named {name}")
             names.add(name.lower())
 
     @property
@@ -103,7 +103,7 @@ class RowFormat:
         for f in fields:
             if f.name.lower() in names:
                 raise PayloadSchemaError(
-                    f"the field {f.name} has the name of a column of the log",
+                    f"the field {f.name} has the same name as a column of the log",
                     do="rename the field in the schema, or write decode.layout: nested",
                 )
         return pa.schema([*own, *fields, *([RESCUED] if self.keeps_unknown else [])])

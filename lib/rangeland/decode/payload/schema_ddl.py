@@ -271,7 +271,7 @@ class _DdlParser:
             self._expect_sign(")")
         if not (1 <= precision <= MAX_DECIMAL_DIGITS and scale <= precision):
             self._fail(
-                f"a DECIMAL has 1 to {MAX_DECIMAL_DIGITS} digits, and no more of them after the "
+                f"a DECIMAL has 1 to {MAX_DECIMAL_DIGITS} digits, and no more than that after the "
                 f"point; this one has {precision} and {scale}",
                 position,
             )

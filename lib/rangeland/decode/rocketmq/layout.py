@@ -40,7 +40,7 @@ class StoredFault(KernelFault):
     TOO_SHORT = 64, "its length is below that of its own fields"
     UNKNOWN_MAGIC = 65, "its format (magic) is not known"
     ORDER = 66, "its offset is not after that of the message before"
-    INNER = 67, "it holds a batch of an unknown number of messages"
+    INNER = 67, "it contains a batch of an unknown number of messages"
     FIELD_PAST = 68, "a field in it is longer than the rest of the message"
     WRONG_CHECKSUM = 69, "the checksum of its body is wrong"
     TOO_LONG = 70, "it extends past its last field"

@@ -86,5 +86,5 @@ def _other_delta_kernel_error(folder: str, versions: str) -> UsageError:
         f"{folder} has no Delta Kernel {DELTA_KERNEL_VERSION}",
         why=f"found: {versions}",
         do=f"have {JARS_SETTING} name a folder with the jars of {DELTA_KERNEL_JARS.name}, as in "
-        "the command that `rangeland submit` writes, or leave it out: they are fetched then",
+        "the command that `rangeland submit` writes, or leave it out, so that they are fetched",
     )

@@ -89,7 +89,7 @@ class HadoopConf:
         if version.startswith(("2.", "3.0.", "3.1.", "3.2.", "3.3.")):
             raise MissingRequirement(
                 f"executors cannot be given the keys to {uri}",
-                why=f"Hadoop {version}, which this Spark has, keeps them differently",
+                why=f"Hadoop {version}, which this Spark has, stores them differently",
                 do="use a Spark with Hadoop 3.4 or later, such as Spark 4",
             )
         s3a = self._jvm.org.apache.hadoop.fs.s3a
@@ -110,9 +110,9 @@ def _log_stores(settings: Any) -> dict[str, str]:
         found |= {pair._1(): pair._2() for pair in settings.getAllWithPrefix(prefix)}
     if not is_replaceable_log_store(of_all := found.get("class", "")):
         raise UsageError(
-            f"spark.delta.logStore.class = {of_all} cannot be followed",
-            why="Delta Kernel, which commits what is landed, has log stores for single schemes, so "
-            "it would not exclude the writers that use this one",
+            f"spark.delta.logStore.class = {of_all} cannot be honoured",
+            why="Delta Kernel, which makes the commits, has a log store for each scheme, so it "
+            "would not exclude the writers that use this one",
             do="set spark.delta.logStore.SCHEME.impl to that class instead, for the scheme of the "
             "table (such as s3a), for all writers of the table",
             setting="spark.delta.logStore.class",

@@ -125,8 +125,8 @@ def translate(what: str, chain: Chain) -> Raised:
     if _BY_CATALOG in reason:
         return TableRefused(
             what,
-            why="it has the feature catalogManaged: commits must go through its catalog, which no "
-            "path names",
+            why="it has the feature catalogManaged: commits must go through its catalog, which a "
+            "path does not name",
             do="land in a table without it",
         )
     if names & _MOVED:

@@ -169,8 +169,9 @@ class LedgerFiles:
         return Conflict(
             f"a file of the ledger {self.path} is gone",
             why=f"its log names {error}",
-            do="restore the folder _rangeland from a backup; or move it away and, if the table is "
-            "right, run `rangeland adopt JOB.yaml`, which counts its present rows as landed",
+            do="restore the folder _rangeland from a backup; or move it away and, if the table "
+            "is as it should be, run `rangeland adopt JOB.yaml`, which counts its present rows "
+            "as landed",
         )
 
     def contradiction_error(self, why: str) -> Bug:

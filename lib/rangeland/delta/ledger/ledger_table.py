@@ -303,8 +303,8 @@ class Ledger:
         return Conflict(
             f"the ledger {self.path} is gone",
             why="it was there when this command began, and has since been removed or replaced",
-            do="restore the folder _rangeland, or, if the table is right, run `rangeland adopt "
-            "JOB.yaml`, which counts its present rows as landed",
+            do="restore the folder _rangeland, or, if the table is as it should be, run "
+            "`rangeland adopt JOB.yaml`, which counts its present rows as landed",
         )
 
     def _version_of(self, snapshot: Snapshot) -> _Version:

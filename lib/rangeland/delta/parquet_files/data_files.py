@@ -294,7 +294,8 @@ def _cast(batch: pa.RecordBatch, by_name: dict[str, int], target: pa.Field) -> p
         return column.cast(target.type)
     except pa.ArrowException as error:
         raise TableRefused(
-            f"column {target.name} holds {column.type} that the table's {target.type} cannot",
+            f"column {target.name} has {column.type} values that do not fit the table's "
+            f"{target.type}",
             why=str(error),
             do="convert it in the transform",
             column=target.name,

@@ -77,7 +77,7 @@ class AzureSettings:
         except (AttributeError, TypeError) as error:
             raise MissingRequirement(
                 f"executors cannot write to {where}",
-                why=f"their pyarrow has no client of Azure that can do this ({error})",
+                why=f"their pyarrow has no Azure client that can do this ({error})",
                 do="give them pyarrow 22 or later",
             ) from error
         return store, f"{container}{where.path}".rstrip("/")

@@ -42,8 +42,8 @@ def untranslatable_error(uri: str, name: str, value: str = "", *, do: str) -> Ta
     secret."""
     setting = f"{name} = {value}" if value else name
     return TableRefused(
-        f"executors cannot write to {uri} as {setting} demands",
-        why="they use Arrow's client of the store, not Hadoop's, and Arrow has no such setting",
+        f"executors cannot write to {uri} as {setting} requires",
+        why="they use Arrow's client for the store, not Hadoop's, and Arrow has no such setting",
         do=do,
         setting=name,
     )

@@ -46,7 +46,7 @@ class HdfsSettings:
         except ImportError as error:
             raise MissingRequirement(
                 f"executors cannot write to {where}",
-                why=f"they have no client of HDFS ({error})",
+                why=f"they have no HDFS client ({error})",
                 do="install rangeland[hdfs] where the driver and the executors run",
             ) from error
         kind = HdfsFileSystem if where.scheme == "hdfs" else ViewfsFileSystem

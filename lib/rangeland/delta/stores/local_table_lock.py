@@ -126,7 +126,7 @@ def _never_free_error(lock: Path, holder: str, waited_s: float) -> StorageFailed
     error = StorageFailed(
         f"{lock} was not free within {duration(waited_s)}",
         why=holder,
-        do="find out why that process does not go on, end it, then run again",
+        do="find out why that process makes no progress, end it, then run again",
         path=str(lock),
     )
     return error.with_answers(

@@ -89,10 +89,10 @@ def _mask(text: str) -> str:
 
 
 def impossible_path_error(error: OSError, path: str) -> JobFileError:
-    """The error for a path where there can never be a table, however often it is tried."""
-    do = "name a folder in sink.table that a table can be made in"
+    """The error for a path at which there can never be a table, however often it is tried."""
+    do = "name a folder in sink.table in which a table can be created"
     if error.errno == errno.ENAMETOOLONG:
-        do += ", and in sink.partition_by no column with values too long for the name of a folder"
+        do += ", and in sink.partition_by no column whose values are too long for a folder name"
     return JobFileError(f"{path} cannot be written", why=_mask(str(error)), do=do)
 
 

@@ -79,8 +79,8 @@ def store_capabilities(
         return StoreCapabilities(
             StoreKind.LOCAL,
             log_store,
-            "On a local path our commits take a file lock; Spark's own writers do not know it, "
-            "so let nothing else write to this table while a run lands.",
+            "On a local path our commits take a file lock; Spark's own writers do not use it, so "
+            "let nothing else write to this table while a run lands.",
         )
     if scheme in S3_SCHEMES:
         return _s3(scheme, log_store, has_conditions)

@@ -300,7 +300,7 @@ def _no_partition_error(metadata: TableMetadata, name: str, table_type: Any) -> 
 def _binary_partition_error(metadata: TableMetadata, name: str) -> TableRefused:
     return TableRefused(
         f"table {metadata.path} is partitioned by {name} BINARY",
-        why="Delta's log has the values of partitions as text, and not all bytes are text",
+        why="Delta's log stores partition values as text, and not all bytes are valid text",
         do="land in another table",
         column=name,
     )

@@ -71,7 +71,7 @@ def _invariant(metadata: TableMetadata, column: str, text: Any) -> TableConstrai
     if not isinstance(expression, str):
         raise TableRefused(
             f"column {column} of table {metadata.path} has an invariant",
-            why=f"it is not in the form that Delta's protocol gives invariants: {text}",
+            why=f"it does not have the form that Delta's protocol prescribes: {text}",
             do="remove it, or land in another table and INSERT from there",
             feature="invariants",
             used=column,

@@ -70,14 +70,16 @@ def _missing_column_with(key: str) -> Finder:
     return find
 
 
-_VARIANT = _write_rule("a column that rows do not have stays null")
+_VARIANT = _write_rule("a column that the rows lack stays null")
 _WIDENING = _write_rule("new files have the newest types")
 _ICEBERG = _write_rule(
     "files have partition columns and field ids; Spark converts them when it commits"
 )
 _ICEBERG_WRITER = FeatureRule(Support.YES, Treatment.REFUSE, "Spark could not replace its rows")
 _COORDINATED = FeatureRule(
-    Support.CATALOG, Treatment.REFUSE, "commits must go through its catalog, which no path names"
+    Support.CATALOG,
+    Treatment.REFUSE,
+    "commits must go through its catalog, which a path does not name",
 )
 
 FEATURES: Mapping[str, FeatureRule] = {

@@ -136,8 +136,8 @@ def _body(
 ) -> memoryview:
     """A batch's decompressed body."""
     if not flags & NEED_UNWRAP:
-        # Upstream's clients return such a batch to their users as one message.
-        raise _batch_error(entry, result, "it holds a batch that readers may not unpack")
+        # Upstream's clients return it to their users as one message.
+        raise _batch_error(entry, result, "it contains a batch that readers may not unpack")
     body = memoryview(raw)[fields.body : fields.body_end]
     if zlib.crc32(body) & 0x7FFFFFFF != int.from_bytes(raw[_CRC_AT : _CRC_AT + 4], "big"):
         raise _batch_error(entry, result, StoredFault.WRONG_CHECKSUM.reason)

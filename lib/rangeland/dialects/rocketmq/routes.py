@@ -138,7 +138,9 @@ def _route(route: JsonFields) -> TopicRoute:
         broker: entry.number("readQueueNums", 0, MAX_QUEUES) for broker, entry in queue_data.items()
     }
     if (total := sum(queues.values())) > MAX_QUEUES:
-        raise Unreadable(f"readQueueNums: {total} queues in all, not {MAX_QUEUES} at most")
+        raise Unreadable(
+            f"readQueueNums: {total} queues in all, but at most {MAX_QUEUES} are allowed"
+        )
     acting = frozenset(
         broker
         for entry in route.each("brokerDatas", ())

@@ -339,7 +339,7 @@ class ZooKeeperMember(Membership):
                 f"{partition} could not be claimed in group {group}",
                 why=f"{owner}, a driver of this job, still owns it after "
                 f"{self.joining.rebalance_ms} ms: it may have been killed just now",
-                do="run again when its session is over",
+                do="run again once its session has ended",
             )
         return Conflict(
             f"{partition} could not be claimed in group {group}",

@@ -160,7 +160,7 @@ def _why_not(history: JobHistory, landings: Landings, partition: Partition, offs
         covering = (r for r in plan.ranges if r.from_offset <= offset < r.until_offset)
         if any(partition in (r.partition, r.partition.of_any_broker) for r in covering):
             return (
-                f"plan {plan.sequence} of {plan.application} covers it, and has not landed yet; "
+                f"plan {plan.sequence} of {plan.application} covers it, but has not landed yet; "
                 "`rangeland status JOB.yaml` shows what finishes that plan"
             )
     ranges = [e.range for _, o in landings for e in o.ranges if e.range.partition == partition]

@@ -98,8 +98,9 @@ def holes_of_job(
     )
     if located.shared:
         warn(
-            f"{located.shared[0]} was landed from two topics of that name, one made after the "
-            "other was deleted: it is unknown whose rows are missing, so they are left alone"
+            f"{located.shared[0]} was landed from two topics of that name, one created after the "
+            "other was deleted: it is unknown which topic's rows are missing, so they are left "
+            "alone"
         )
     holes = [hole for hole in located.ranges if job.source.reads(hole.partition.topic)]
     if topics := sorted({h.partition.topic for h in located.ranges if h not in holes}):

@@ -110,7 +110,7 @@ def check_same_job(job: Job, unfinished: EnteredPlan) -> None:
     raise Conflict(
         f"the job {plan.job} is landing offsets of the same range in the table {job.sink.table}",
         why=f"its plan {plan.id} is not finished",
-        do=f"run {plan.job} to its end first",
+        do=f"run {plan.job} to completion first",
     )
 
 
@@ -130,7 +130,7 @@ def check_still_current(
         # With two plans of one sequence, the checkpoint of one would count for the other's rows.
         why = f"{plan.id} was entered already, as another plan"
         raise outdated_error(
-            plan, why, f"run {plan.job} to its end, then make a new plan and review it"
+            plan, why, f"run {plan.job} to completion, then make a new plan and review it"
         )
     if blocking := find_overlap(plan, unfinished):
         raise outdated_error(

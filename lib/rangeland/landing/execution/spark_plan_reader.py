@@ -97,5 +97,5 @@ class SparkPlanReader:
                 why=f"{plan.id} is prepared, and its files "
                 "are gone or no longer fit the table; "
                 f"{name} has other brokers, or another transform",
-                do=f"run {plan.job} to its end first",
+                do=f"run {plan.job} to completion first",
             )

@@ -40,7 +40,8 @@ from rangeland.wording import count_noun
 
 LEDGER_PROPERTY = "rangeland.ledger"
 _ADOPT = (
-    "or, if the table is right, `rangeland adopt JOB.yaml`, which counts its present rows as landed"
+    "or, if the table is as it should be, `rangeland adopt JOB.yaml`, which counts its present "
+    "rows as landed"
 )
 
 
@@ -189,10 +190,10 @@ class IdentityCheck:
 
 def _contradiction_error(table: str, newest: PlanId, landed_last: int) -> Conflict:
     return Conflict(
-        f"the table {table} has landed {landed_last} of {newest.application}, "
-        f"its ledger {newest.sequence}",
-        why="the table's folder and _rangeland are from different times, as after one of them "
-        "was restored from a backup",
+        f"the table {table} has landed {landed_last} of {newest.application}, but its ledger says "
+        f"{newest.sequence}",
+        why="the table's folder and _rangeland are from different times, for example because one "
+        "of them was restored from a backup",
         do=f"restore both as they were at the same time, {_ADOPT}",
     )
 
@@ -224,8 +225,8 @@ def _no_table_error(table: str, newest: PlanEvent | None) -> Conflict:
         f"the table {table} is gone, and its ledger is still there",
         why=f"the ledger's newest plan is {_name_of(newest)}; a new table "
         "would lack what the ledger lists as landed",
-        do="restore the table; or move the folder _rangeland away, to land everything "
-        "again; or `rangeland adopt JOB.yaml`, to go on with an empty table",
+        do="restore the table; or move the folder _rangeland away, to land everything again; or "
+        "run `rangeland adopt JOB.yaml`, to continue with an empty table",
     )
 
 

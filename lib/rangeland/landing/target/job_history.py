@@ -162,8 +162,8 @@ def _landed_plan(ledger: TargetLedger, plan_id: PlanId) -> PlanEvent | None:
             f"the table says that {plan_id.application} has landed {plan_id.sequence}, but the "
             "ledger has no such plan",
             why="the ledger was deleted, or the table is a copy of another one",
-            do="restore the folder _rangeland beside the table's files; or, if the table is right, "
-            "run `rangeland adopt JOB.yaml`, which counts its present rows as landed; or land "
-            "under another job name",
+            do="restore the folder _rangeland beside the table's files; or, if the table is as "
+            "it should be, run `rangeland adopt JOB.yaml`, which counts its present rows as "
+            "landed; or land under another job name",
         )
     return event

@@ -34,7 +34,8 @@ class TableLocation:
         if job.sink.is_per_topic:
             pattern = " and --set source.topic_pattern=" if job.source.topic_pattern else ""
             raise UsageError(
-                f"{job.sink.table} stands for one table for each topic of the job {job.name}",
+                f"{job.sink.table} stands for a separate table for each topic of the job "
+                f"{job.name}",
                 do="use a command that takes all of them, such as `rangeland run`, or "
                 "`rangeland.run_jobs` in Python; or name one table, with --set sink.table=TABLE, "
                 f"--set source.topics=[TOPIC]{pattern}",

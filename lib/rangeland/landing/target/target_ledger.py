@@ -64,8 +64,8 @@ class TargetLedger:
                 return
             self.refresh()
         raise Unreachable(
-            f"the ledger of {self._table.name} was written to each of the {_MAX_READS} times that "
-            "it was read together with the table",
+            f"the ledger of {self._table.name} was written to during each of {_MAX_READS} "
+            "attempts to read it together with the table",
             why="other drivers are landing in the table",
             do="try again; nothing was changed",
         )

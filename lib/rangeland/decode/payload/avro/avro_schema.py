@@ -252,7 +252,7 @@ class _SchemaParser:
                 kind = self._named[full]
                 if kind is None:
                     raise PayloadSchemaError(
-                        f"the type {full} contains itself, and no table has columns for that"
+                        f"the type {full} contains itself, which no column of a table can represent"
                     )
                 return kind
         raise PayloadSchemaError(f"the type {_short(name)} is not defined")

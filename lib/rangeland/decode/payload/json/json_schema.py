@@ -140,7 +140,7 @@ class _Documents:
         if unknown:
             _fail(path, f"the required field {unknown[0]!r} is not among the properties")
         if len({name.lower() for name in properties}) < len(properties):
-            _fail(path, "two properties have the same name but for case")
+            _fail(path, "two properties have names that differ only in case")
         fields = []
         for name, node in properties.items():
             inside = f"{path}/properties/{name.replace('~', '~0').replace('/', '~1')}"
@@ -165,7 +165,7 @@ class _Documents:
             _fail(path, f"$ref must lead to a place in this document (#/...), not {target!r:.80}")
         whole = f"{name}#{place}"
         if len(refs) > 4 * MAX_SCHEMA_DEPTH:
-            _fail(path, f"more than {4 * MAX_SCHEMA_DEPTH} references lead on to another")
+            _fail(path, f"more than {4 * MAX_SCHEMA_DEPTH} references follow one another")
         if whole == "#" or whole in refs:
             _fail(path, f"the reference {target} leads back to itself; a table has no such type")
         target_node = self._roots[name]

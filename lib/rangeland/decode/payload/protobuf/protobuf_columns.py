@@ -157,7 +157,8 @@ class ProtobufCompiler:
     def _message_type(self, message: ProtoType, outer: tuple[str, ...]) -> pa.DataType:
         if message.name in outer:
             raise PayloadSchemaError(
-                f"the message {message.name} contains itself, and no table has columns for that"
+                f"the message {message.name} contains itself, which no column of a table can "
+                "represent"
             )
         if len(outer) > MAX_DEPTH:
             raise PayloadSchemaError(f"messages are nested more than {MAX_DEPTH} levels deep")

@@ -173,7 +173,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def as_bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise ValueError("a number in the place of a message")
+        raise ValueError("a number in place of a message")
     return value
 
 

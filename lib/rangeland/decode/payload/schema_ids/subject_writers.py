@@ -54,7 +54,8 @@ def check_is_of_others(
         raise Unreachable(
             had_none,
             why=f"schema {schema_id}, which a record names, is registered as {lacking}",
-            do="run again: it was registered after the run began, or a late copy was asked then",
+            do="run again: it was registered after the run began, or a lagging copy of the "
+            "registry was asked",
             id=schema_id,
         )
     subjects = subjects_of(found, own)
@@ -89,8 +90,8 @@ _ONLY_BETWEEN: Final = (
     "occurs between them"
 )
 _NOT_REGISTERED: Final = (
-    "the columns come from the registered subjects of the oldest and the newest records, and it is "
-    "of none of them"
+    "the columns come from the registered subjects of the oldest and the newest records, and it "
+    "belongs to none of them"
 )
 
 
@@ -106,7 +107,7 @@ def _no_columns_error(
     return JobFileError(
         f"the table has no columns for schema {schema_id}, which {which}",
         why=why,
-        do="name a schema that has the fields of all subjects in the job file, under "
+        do="in the job file, name a schema that has the fields of all subjects, under "
         "decode.value.schema or decode.key.schema",
         id=schema_id,
     )
