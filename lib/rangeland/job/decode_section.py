@@ -42,10 +42,11 @@ class PayloadSpec(Section):
         alias="schema",
         min_length=1,
         json_schema_extra={"examples": ["id BIGINT, name STRING", "schemas/orders.ddl"]},
-        description="For JSON the fields in Spark's DDL, a `.ddl` file with them, or a JSON Schema "
-        "(`.json`). For Avro an `.avsc` file. For Protobuf a `.proto` file, or a descriptor set "
-        "(`.desc`, `.pb`). A required field is required of every record. With `decode.registry` it "
-        "may be left out: then the table has the latest schema of the registry.",
+        description="For JSON the fields in Spark's DDL, a `.ddl` file with them, or a JSON "
+        "Schema (`.json`). For Avro an `.avsc` file. For Protobuf a `.proto` file, or a "
+        "descriptor set (`.desc`, `.pb`). Every record must have the required fields. With "
+        "`decode.registry` the schema may be left out: then the table has the latest schema of "
+        "the registry.",
     )
     message: str | None = Field(
         default=None,
@@ -89,8 +90,8 @@ class Decode(Section):
     """How keys and values become typed columns. Without it both are BINARY. `policy.undecodable`
     says what happens to a record that cannot be decoded."""
 
-    value: PayloadSpec = Field(default=PayloadSpec(), description="What values are.")
-    key: PayloadSpec = Field(default=PayloadSpec(), description="What keys are.")
+    value: PayloadSpec = Field(default=PayloadSpec(), description="The format of values.")
+    key: PayloadSpec = Field(default=PayloadSpec(), description="The format of keys.")
     layout: Literal["nested", "flat"] = Field(
         default="nested",
         description="`nested`: `value` is a STRUCT. `flat`: its fields are columns, and the log's "

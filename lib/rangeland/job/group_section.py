@@ -21,7 +21,7 @@ class Group(Section):
     assignment: Literal["range", "roundrobin", "sticky"] = Field(
         default="range",
         description="How members share partitions. Groups in ZooKeeper always use range, which "
-        "also names RocketMQ's average allocation.",
+        "is also the name here for RocketMQ's average allocation.",
     )
     session_ms: Milliseconds = Field(
         default=30_000,
@@ -30,7 +30,8 @@ class Group(Section):
     rebalance_ms: Milliseconds = Field(
         default=60_000,
         description="How long to wait for the other members in a rebalance, in ms. It must be "
-        "longer than `session_ms`, for which a driver that was killed keeps its partitions.",
+        "longer than `session_ms`, since a driver that was killed keeps its partitions for that "
+        "long.",
     )
 
     @model_validator(mode="after")

@@ -45,7 +45,8 @@ class PolicySpec(Section):
     )
     recreated: OnLoss = Field(
         default="fail",
-        description="The topic was deleted and created again: its offsets mean other records now.",
+        description="The topic was deleted and created again: its offsets now refer to other "
+        "records.",
     )
     truncated: OnLoss = Field(
         default="fail",
@@ -77,9 +78,8 @@ class PolicySpec(Section):
         default="fail",
         description="A record is intact, but its key or value does not match `decode`: it is "
         "missing a required field, for example; or the transform raises an exception for it. Per "
-        "record: `skip` counts it as lost, `quarantine` "
-        "keeps its bytes, and `rangeland redrive` lands it once it can be decoded, also with "
-        "another schema.",
+        "record: `skip` counts it as lost, `quarantine` keeps its bytes, and `rangeland redrive` "
+        "lands it once it can be decoded, for example with a corrected schema.",
     )
     topics: dict[str, TopicPolicy] = Field(
         default={},
@@ -87,8 +87,9 @@ class PolicySpec(Section):
             "title": "{topic: {loss kind: action}}",
             "examples": [{"orders": {"expired": "fail"}, "audit-.*": {"corrupt": "hold"}}],
         },
-        description="Other policies for some topics, by name or by a pattern that matches the "
-        "whole name. The first match counts; for kinds that it omits, the policy above applies.",
+        description="Different policies for some topics, by name or by a pattern that matches "
+        "the whole name. The first match counts; for kinds that it omits, the policy above "
+        "applies.",
     )
 
     @field_validator("topics")

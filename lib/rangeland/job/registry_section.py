@@ -43,9 +43,9 @@ class SchemaRegistry(Section):
     """A schema registry with Confluent's API, for records that begin with a schema id."""
 
     url: Annotated[tuple[str, ...], BeforeValidator(parse_urls), WithJsonSchema(URLS)] = Field(
-        description="Its URL, with the path of its API if it has one, such as "
-        "`/apis/ccompat/v7` for Apicurio; or a list of URLs of the same registry, which are tried "
-        "in turn.",
+        description="The registry's URL, with the path of its API if it has one, such as "
+        "`/apis/ccompat/v7` for Apicurio; or a list of URLs of the same registry, which are "
+        "tried in turn.",
     )
     username: str | None = Field(default=None, description="For basic authentication.")
     password: SecretRef | None = Field(

@@ -18,9 +18,9 @@ class Sink(Section):
     table: str = Field(
         min_length=1,
         json_schema_extra={"examples": ["lake/orders", "s3a://lake/orders", "main.sales.orders"]},
-        description="Path or URI of a Delta table, or schema.table or catalog.schema.table. "
-        "It is created if it does not exist. A path is used as it is, as Spark does: `%20` and "
-        "`#` are part of a folder's name. With `{topic}` in it, such as `lake/{topic}`, each topic "
+        description="Path or URI of a Delta table, or schema.table or catalog.schema.table. It "
+        "is created if it does not exist. A path is used unchanged, as in Spark: `%20` and `#` "
+        "are part of a folder's name. With `{topic}` in it, such as `lake/{topic}`, each topic "
         "has its own table, with its own ledger and checkpoint.",
     )
     partition_by: tuple[str, ...] = Field(
@@ -45,8 +45,8 @@ class Sink(Section):
     transform: str | None = Field(
         default=None,
         json_schema_extra={"pattern": r"^[\w.]+:[\w.]+$", "examples": ["my_module:my_function"]},
-        description="module:function, which takes a DataFrame and returns one, applied to the rows "
-        "before they are written.",
+        description="module:function. It takes a DataFrame and returns one, and is applied to "
+        "the rows before they are written.",
     )
 
     @field_validator("table")

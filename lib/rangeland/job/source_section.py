@@ -31,16 +31,21 @@ _ID = re.compile(r"[0-9]+:(?=.*:)")
 class Timeouts(Section):
     """How long to wait for brokers, in milliseconds."""
 
-    connect_ms: Milliseconds = Field(default=5_000, description="To open a connection.")
-    request_ms: Milliseconds = Field(default=30_000, description="For the response to one request.")
+    connect_ms: Milliseconds = Field(
+        default=5_000, description="How long to wait for a connection to open."
+    )
+    request_ms: Milliseconds = Field(
+        default=30_000, description="How long to wait for the response to one request."
+    )
     survey_ms: Milliseconds = Field(
         default=30_000,
-        description="To find all leaders and offsets. If no server has ever answered, it "
-        "ends after 10 seconds.",
+        description="How long to look for all leaders and offsets. If no server has ever "
+        "answered, the search ends after 10 seconds.",
     )
     no_progress_ms: Milliseconds = Field(
         default=120_000,
-        description="For the next record of a slice. It must be longer than a leader election.",
+        description="How long to wait for the next record of a slice. It must be longer than a "
+        "leader election takes.",
     )
 
 
@@ -67,17 +72,17 @@ class Source(Section):
     zookeeper: str | None = Field(
         default=None,
         json_schema_extra={"examples": ["zk-1:2181,zk-2:2181/jafka"]},
-        description="host:port/path of the ZooKeeper where brokers are registered: Jafka's, or, "
-        "instead of `servers`, Kafka's before KRaft. Groups of Jafka and Kafka are then kept "
-        "there, too.",
+        description="host:port/path of the ZooKeeper where brokers are registered: for Jafka, "
+        "or, instead of `servers`, for Kafka before KRaft. Groups of Jafka and Kafka are then "
+        "kept there, too.",
     )
     topics: tuple[Topic, ...] = Field(default=(), description="Topics by name.")
     topic_pattern: str | None = Field(
         default=None,
         json_schema_extra={"format": "regex", "examples": ["events-.*"]},
         description="Instead of `topics`: a regular expression that must match the whole name. "
-        "It has RE2's syntax, without lookaround and back references, which can take forever. Each "
-        "run evaluates it again; internal topics never match.",
+        "It has RE2's syntax, without lookaround and back references, which could take forever "
+        "to match. Each run evaluates it again; internal topics never match.",
     )
     partitions: dict[str, Annotated[tuple[PartitionName, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
@@ -130,8 +135,8 @@ class Source(Section):
         ge=1 << 20,
         le=1 << 30,
         description="The most memory that one batch or message may take: its uncompressed bytes, "
-        "and a few more for each record and header. A larger one counts as corrupt. Raise it for a "
-        "topic with larger batches.",
+        "plus a few bytes for each record and header. A larger one counts as corrupt. Raise it "
+        "for a topic with larger batches.",
     )
     rack: str = Field(
         default="",

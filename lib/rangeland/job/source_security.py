@@ -146,8 +146,8 @@ class Sasl(Section):
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"] = Field(
         default="PLAIN",
-        description="The SASL mechanism. PLAIN sends the password and OAUTHBEARER the token as "
-        "they are, so use them with TLS only. SCRAM does not send the password. GSSAPI is "
+        description="The SASL mechanism. PLAIN sends the password and OAUTHBEARER the token in "
+        "plain text, so use them with TLS only. SCRAM does not send the password. GSSAPI is "
         "Kerberos; it needs the extra `kerberos`.",
     )
     username: str | None = Field(
@@ -198,7 +198,7 @@ class Acl(Section):
     """A key pair that signs requests, for RocketMQ."""
 
     access_key: str = Field(description="The name in the broker's access rules.")
-    secret_key: SecretRef = Field(description="Signs requests; it is never sent.")
+    secret_key: SecretRef = Field(description="The key that signs requests; it is never sent.")
 
 
 class ZooKeeperUser(Section):
@@ -207,8 +207,8 @@ class ZooKeeperUser(Section):
     scheme: Literal["digest", "sasl"] = Field(
         default="digest",
         description="ZooKeeper's scheme of authentication. `sasl` uses DIGEST-MD5, for servers "
-        "with a list of users, and needs the extra `zookeeper`. `digest` sends the password as it "
-        "is, so use it with TLS only; ZooKeeper only compares it with access lists.",
+        "with a list of users, and needs the extra `zookeeper`. `digest` sends the password in "
+        "plain text, so use it with TLS only; ZooKeeper only compares it with access lists.",
     )
     username: str = Field(pattern=ZOOKEEPER_USER, description="The name in access lists.")
     password: SecretRef = Field(description="Looked up in the driver.")
