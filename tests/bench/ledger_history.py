@@ -28,12 +28,7 @@ import pyarrow.parquet as pq
 
 from rangeland.delta.ledger.compaction import MANY, NEWEST
 from rangeland.delta.ledger.event_codec import SCHEMA, stats_of, to_row
-from rangeland.delta.ledger.events import (
-    LandedInterval,
-    LedgerEvent,
-    OutcomeEvent,
-    PlanEvent,
-)
+from rangeland.delta.ledger.events import LandedInterval, LedgerEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.ledger_files import OUR_FILES
 from rangeland.delta.ledger.ledger_table import FOLDER, PLANS, Ledger
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel

@@ -10,11 +10,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.ledger.events import (
-    LossEvent,
-    OutcomeEvent,
-    PlanEvent,
-)
+from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.job import Job

@@ -12,12 +12,7 @@ from typing import Any
 import pytest
 
 from rangeland.delta.ledger import compaction
-from rangeland.delta.ledger.events import (
-    LandedInterval,
-    OutcomeEvent,
-    PartEvent,
-    PlanEvent,
-)
+from rangeland.delta.ledger.events import LandedInterval, OutcomeEvent, PartEvent, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Bug, Conflict

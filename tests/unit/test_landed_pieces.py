@@ -6,10 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.delta.ledger.events import (
-    LossEvent,
-    OutcomeEvent,
-)
+from rangeland.delta.ledger.events import LossEvent, OutcomeEvent
 from rangeland.landing.audit.verification import landed_ranges_of
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Partition, Range

@@ -13,9 +13,7 @@ import pytest
 
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.delta.ledger.event_codec import SCHEMA, missing_columns_sql
-from rangeland.delta.ledger.events import (
-    OutcomeEvent,
-)
+from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.table_schema.table_constraints import RecordPlace, TableConstraint

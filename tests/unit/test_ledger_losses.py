@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.delta.ledger.events import (
-    LandedInterval,
-    LossEvent,
-    OutcomeEvent,
-)
+from rangeland.delta.ledger.events import LandedInterval, LossEvent, OutcomeEvent
 from rangeland.delta.ledger.ledger_table import MAX_LOST_RACES, Ledger
 from rangeland.dialects.rocketmq.requests import CAPABILITIES
 from rangeland.errors import BadRecord, Damage, Unreachable

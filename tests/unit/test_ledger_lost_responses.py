@@ -12,9 +12,7 @@ import pytest
 
 from rangeland.delta.ledger.compaction import COMPACTIONS
 from rangeland.delta.ledger.event_codec import SCHEMA
-from rangeland.delta.ledger.events import (
-    PlanEvent,
-)
+from rangeland.delta.ledger.events import PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import AddedFile

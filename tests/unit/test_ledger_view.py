@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.delta.ledger.events import (
-    LandedInterval,
-    OutcomeEvent,
-    PlanEvent,
-)
+from rangeland.delta.ledger.events import LandedInterval, OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.ledger_view import LedgerView
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.errors import Bug

@@ -7,9 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.delta.ledger.events import (
-    OutcomeEvent,
-)
+from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.landing.audit import offset_lookup
 from rangeland.landing.audit.offset_lookup import find_offset
 from rangeland.landing.target.job_history import EnteredPlan

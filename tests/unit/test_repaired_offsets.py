@@ -7,9 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.delta.ledger.events import (
-    OutcomeEvent,
-)
+from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.errors import Conflict
 from rangeland.landing.special_plans import repaired_offsets
 from rangeland.landing.special_plans.repaired_offsets import (

@@ -8,10 +8,7 @@ from typing import cast
 
 import pytest
 
-from rangeland.delta.ledger.events import (
-    OutcomeEvent,
-    PlanEvent,
-)
+from rangeland.delta.ledger.events import OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.ledger_view import LedgerView
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.topic_settings import read_retention

@@ -6,9 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from rangeland.delta.ledger.events import (
-    LossEvent,
-)
+from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.transaction_log.table_commit import CommittedOutcome
 from rangeland.job.decode_section import Decode
 from rangeland.landing.execution.committer import CommittedPlan

@@ -10,11 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.delta.ledger.events import (
-    LogFingerprint,
-    OutcomeEvent,
-    PartEvent,
-)
+from rangeland.delta.ledger.events import LogFingerprint, OutcomeEvent, PartEvent
 from rangeland.errors import TransformFailed, Unreachable
 from rangeland.job_group import shared_plan
 from rangeland.job_group.lease import GroupLease

@@ -111,7 +111,7 @@ def notices(
 def moved_each_time_error(group: str, tries: int) -> Conflict:
     """The error if runs land whenever the checkpoint is mirrored from outside the group."""
     return Conflict(
-        f"the checkpoint moved each of the {tries} times that it was mirrored to the group {group}",
+        f"the checkpoint moved during each of {tries} attempts to mirror it to the group {group}",
         why="runs of this job land at the same time",
         do="wait for them to end: they mirror the checkpoint themselves",
         group=group,

@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from rangeland.delta.ledger.events import (
-    LandedInterval,
-    LandedIntervals,
-)
+from rangeland.delta.ledger.events import LandedInterval, LandedIntervals
 from rangeland.loss import Loss
 from rangeland.model import Partition
 from rangeland.planning.intervals import Interval, merge, subtract

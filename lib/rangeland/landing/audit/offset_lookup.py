@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rangeland.delta.ledger.events import (
-    OutcomeEvent,
-    PlanEvent,
-)
+from rangeland.delta.ledger.events import OutcomeEvent, PlanEvent
 from rangeland.errors import UsageError
 from rangeland.landing.audit.table_rows import TableRows, table_rows
 from rangeland.landing.audit.verification import Landings

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from rangeland.delta.ledger.events import (
-    OutcomeEvent,
-)
+from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.transaction_log.table_commit import NotCommitted
 from rangeland.errors import RangelandError, RangeLost, Unreachable
 from rangeland.landing.execution.commit_failures import read_again_warning

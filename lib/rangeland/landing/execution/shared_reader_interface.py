@@ -14,9 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rangeland.delta.ledger.events import (
-    OutcomeEvent,
-)
+from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.landing.execution.final_log_check import LogsBefore, LogsChanged
 from rangeland.landing.execution.slice_tasks import SliceTasks
 from rangeland.landing.landing_context import LandingContext

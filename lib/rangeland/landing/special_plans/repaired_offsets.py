@@ -10,9 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from rangeland.delta.ledger.events import (
-    OutcomeEvent,
-)
+from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.errors import Conflict
 from rangeland.grouping import by_partition, group_by
 from rangeland.loss import Loss
