@@ -305,7 +305,7 @@ def test_brokers_that_make_no_groups_take_neither_members_nor_offsets(topic: str
         partition = Partition(topic, 0, "broker-a")
         io = BrokerGroupIO(settings_of(cluster))
         backend = open_backend(io)
-        with pytest.raises(JobFileError, match="do not take members of group g"):
+        with pytest.raises(JobFileError, match="do not accept members of group g"):
             backend.join(JoinRequest("g", "nightly", (partition,)))
         with pytest.raises(JobFileError, match="Create the group g"):
             backend.commit("g", {partition: 3})

@@ -155,7 +155,7 @@ def test_a_run_that_is_reading_while_the_table_is_adopted_loses_nothing(
         person = Process("person", [Fault("delta.load", 1, "pause", 30_000)])
         run, _ = history._carry_out([(slow, "run"), (person, "adopt")], history._job())
         if isinstance(run, Conflict):
-            assert "was ended while it was read" in run.what
+            assert "was ended while it was being read" in run.what
             ended += 1
         else:
             assert isinstance(run, RunResult), run

@@ -163,7 +163,7 @@ def test_a_plan_that_is_entered_with_its_outcome_ends_earlier_ones(
     assert stale.enter(adopted, 2, [PlanId(APP, 1)], outcome(adopted))
     assert stale.view.possibly_unfinished() == (PlanId(BACKFILL, 1), PlanId(APP, 2))
     for late in (reader, ledger):
-        with pytest.raises(Conflict, match="was ended while it was read"):
+        with pytest.raises(Conflict, match="was ended while it was being read"):
             late.prepare_outcome(outcome(plan(1, 0, 10)))
     assert reader.prepare_outcome(outcome(plan(1, 90, 99, BACKFILL)))
     assert reader.enter(plan(3, 0, 10), 3)

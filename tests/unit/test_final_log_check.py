@@ -139,7 +139,7 @@ def test_a_replacement_removes_no_rows_for_what_was_truncated_and_written_again(
 
 def test_a_log_that_changes_at_each_reading_is_read_by_a_later_run() -> None:
     reading = Reading("truncated: skip", [{loss(): 8}, {loss(first=50): 9}])
-    with pytest.raises(Unreachable, match="is truncated while it was read"):
+    with pytest.raises(Unreachable, match="is truncated while it was being read"):
         reading.read(PLAN, is_new=True)
 
 
@@ -344,7 +344,7 @@ def test_a_log_whose_broker_went_down_after_it_was_read_is_not_taken_for_unchang
     brokers: TwoBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = changes_in(brokers, monkeypatch, SAME, SAME)
-    assert found == "it is unknown whether orders/far-0 has changed while it was read"
+    assert found == "it is unknown whether orders/far-0 changed while it was being read"
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ def test_bytes_that_do_not_arrive_are_not_taken_for_the_same(
     start: int, before: Fingerprints, now: Fingerprints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = changes_in(TwoBrokers(start=start, end=100), monkeypatch, before, now)
-    assert found == "it is unknown whether orders/far-0 has changed while it was read"
+    assert found == "it is unknown whether orders/far-0 changed while it was being read"
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def test_a_log_whose_bytes_differ_has_changed_while_it_was_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = changes_in(TwoBrokers(end=100), monkeypatch, SAME, {FAR: 9, NEAR: 7})
-    assert found == "the log of orders/far-0 has changed while it was read"
+    assert found == "the log of orders/far-0 changed while it was being read"
 
 
 def test_a_log_is_asked_again_for_its_bytes_by_whoever_leads_now(

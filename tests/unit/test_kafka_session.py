@@ -128,7 +128,8 @@ def test_the_lower_of_the_two_maxima_is_chosen() -> None:
 def test_without_a_shared_version_both_ranges_are_named() -> None:
     session = ready({1: (30, 40)})
     with pytest.raises(
-        RemoteProtocolError, match="versions 30 to 40 of it, and this library versions 0 to 18"
+        RemoteProtocolError,
+        match="versions 30 to 40 of it, and this library supports versions 0 to 18",
     ) as caught:
         session.choose(FetchRequest)
     assert (caught.value.facts["ours"], caught.value.facts["theirs"]) == ([0, 18], [30, 40])

@@ -54,7 +54,7 @@ def end_with(loop: FetchLoop, found: FoundLeaders) -> Fail:
 def test_a_leader_of_an_earlier_epoch_than_planned_is_unreachable_and_not_read() -> None:
     error = end_with(loop_in(6), leader(OLD, 5)).error
     assert isinstance(error, Unreachable)
-    assert error.why == "metadata names its leader of epoch 5, and epoch 6 is known"
+    assert error.why == "metadata names its leader of epoch 5, but epoch 6 is already known"
 
 
 def test_a_leader_of_an_earlier_epoch_than_metadata_had_before_is_not_read() -> None:

@@ -168,7 +168,7 @@ def test_only_a_leader_shows_that_what_was_read_has_expired() -> None:
 
 
 OF_P = PartRead(frozenset({P}), {P: 17})
-NO_FINGERPRINT = "a part of it was read, and no fingerprint kept"
+NO_FINGERPRINT = "part of it was read, but no fingerprint was kept"
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ def test_a_commit_that_delta_leaves_out_replaces_nothing() -> None:
 def test_a_commit_whose_log_cannot_be_read_may_have_been_made() -> None:
     with pytest.raises(StorageFailed) as caught:
         replace_with(None, history=Py4JNetworkError("the JVM has gone"))
-    assert caught.value.what == "could not see whether rows of lake/t were replaced"
+    assert caught.value.what == "could not determine whether rows of lake/t were replaced"
     assert caught.value.data == ALL_OR_NOTHING
 
 

@@ -142,7 +142,7 @@ def reading_the_rest(
 
 @pytest.mark.usefixtures("settings")
 def test_what_a_dead_driver_has_read_is_compared_by_its_own_fingerprints() -> None:
-    changed = LogsChanged("the log of orders/0 has changed while it was read", "")
+    changed = LogsChanged("the log of orders/0 changed while it was being read", "")
     asked: list[LogsBefore] = []
 
     def find_change(before: LogsBefore, receipts: Iterable[Receipt]) -> LogsChanged:

@@ -94,7 +94,7 @@ def rangeland(
       rangeland check orders.yaml     can everything be reached and written?
       rangeland plan orders.yaml      what would be landed? (writes nothing)
       rangeland run orders.yaml       land it
-      rangeland status orders.yaml    how far is the job?
+      rangeland status orders.yaml    how far has the job got?
     \b
     Exit codes: 0 done, or nothing to do. 64 usage, 75 try again later, 66 range lost,
     65 bad record, 73 conflict, 70 bug in Rangeland,

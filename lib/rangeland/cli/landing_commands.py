@@ -179,7 +179,7 @@ def backfill(
 ) -> None:
     """Land a range of your choice, without moving the checkpoint of the scheduled runs.
 
-    Offsets that are already landed are left out, so the same backfill twice lands nothing twice.
+    Offsets that are already landed are left out, so repeating a backfill lands nothing twice.
     With --replace the range is landed again, and differences from the old rows are shown. With
     --missing the range is whatever the table has lost.
 

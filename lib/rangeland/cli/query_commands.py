@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @command
 def check(output: CommandOutput, job_files: JobPaths, settings: Settings = None) -> None:
-    """Check everything that a run needs: job file, brokers, topics, Spark, table. Lands nothing.
+    """Check everything a run needs: job file, brokers, topics, Spark, table. Lands nothing.
 
     To find out whether the table can be written, it writes small test files to the table's folders
     and removes them again.
@@ -75,7 +75,7 @@ def status(
     parallel: Parallel = None,
     settings: Settings = None,
 ) -> None:
-    """Show how far a job is compared with its logs: checkpoint, end, lag. Writes nothing.
+    """Show how far a job has got in its logs: checkpoint, end, lag. Writes nothing.
 
     \b
     Examples:
@@ -253,7 +253,7 @@ def sample(
     ] = None,
     settings: Settings = None,
 ) -> None:
-    """Look at the newest records: their formats, schemas and fields, decoded as in the job. Lands
+    """Look at the newest records: their formats, schemas and fields, decoded as the job says. Lands
     nothing.
 
     You can use the file that --out writes as decode.value.schema. Needs no Spark.

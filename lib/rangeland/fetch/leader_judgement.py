@@ -178,7 +178,9 @@ def _judge_earlier_epoch(state: SliceState, now_ms: int, leader: Leader) -> Obse
     stale, so other brokers are asked. If no topic id shows that the log is the same, the topic may
     also have been recreated, which is believed if it is still so at the deadline."""
     known = state.broker.known_epoch
-    evidence = f"metadata names its leader of epoch {leader.epoch}, and epoch {known} is known"
+    evidence = (
+        f"metadata names its leader of epoch {leader.epoch}, but epoch {known} is already known"
+    )
     if state.slice.topic_id is not None and leader.topic_id is not None:
         return Observation(SliceEvent.NO_LEADER, evidence)
     suspicion = state.suspicion_of(LossKind.RECREATED, evidence, now_ms)

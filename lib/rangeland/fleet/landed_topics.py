@@ -71,7 +71,9 @@ def later_topics(template: Job, spark: SparkSession, topics: Sequence[str]) -> f
     if not without or not _has_checkpoint(jobs, spark):
         return frozenset()
     for topic in sorted(without):
-        logger.info("The topic %s came after the first run: it begins at its beginning", topic)
+        logger.info(
+            "The topic %s appeared after the first run: landing starts at its beginning", topic
+        )
     return without
 
 

@@ -149,7 +149,7 @@ def check_group_is_empty(group: str, view: GroupView) -> None:
     is_run = all(member.is_ours for member in view.members)
     raise Conflict(
         f"the group {group} has live members: {', '.join(members[:5])}",
-        why="a run of this job is under way" if is_run else "a consumer is reading with it",
+        why="a run of this job is under way" if is_run else "a consumer is using it",
         do="wait for it to end: it mirrors the checkpoint itself"
         if is_run
         else "stop it, or give the job another group",

@@ -191,7 +191,7 @@ class LandingSteps:
             self._finish_entered(entered)
             return None
         if plan.schema_json != self._context.schema_to_merge():
-            raise outdated_error(plan, "it was made for rows with other columns")
+            raise outdated_error(plan, "it was made for rows with different columns")
         self._finish_prepared()
         unfinished = target.history.unfinished_plans()
         draft = self._draft_of(plan, unfinished, unplanned_losses)

@@ -195,7 +195,7 @@ def _judge_bytes(
         if not isinstance(judgement, Unchanged):
             break
         of_part = {p: log for p, log in logs.items() if p in part.partitions}
-        why_none = "a part of it was read, and no fingerprint kept"
+        why_none = "part of it was read, but no fingerprint was kept"
         judgement = _compare_bytes(of_part, part.fingerprints, fingerprints, compared_at, why_none)
     return judgement
 

@@ -136,7 +136,7 @@ def _table(context: LandingContext) -> str:
     if table.version is None:
         table.location.check_folder_is_free()
         table.location.try_store()
-        return _with_notes(f"{table.name} does not exist yet, and can be created", notes)
+        return _with_notes(f"{table.name} does not exist yet, but can be created", notes)
     table.location.try_store()
     check_table_and_ledger_agree(context)
     at = f"{table.name} is at version {table.version}"

@@ -108,7 +108,7 @@ class _FetchedSchemas:
             raise JobFileError(
                 f"records name more than {MAX_UNUSABLE_IDS} schema ids that the schema registry "
                 "does not have",
-                why="so many mean that the topic was not written with this registry",
+                why="so many suggest that the topic was not written with this registry",
                 do=f"correct {FIELD}.url, or decode.value.format and decode.key.format",
             )
 

@@ -319,8 +319,8 @@ def _judge(url: str, response: HttpResponse, absent: set[int]) -> _Absent | _Fai
         return _Failed(refusal.why, refusal)
     if response.status == 404:
         return _Failed(
-            "it answered 404, and not as a schema registry does; its URL may need a path, such as "
-            "/apis/ccompat/v7 for Apicurio"
+            "it answered 404, but not as a schema registry does; its URL may need a path, such "
+            "as /apis/ccompat/v7 for Apicurio"
         )
     return _Failed(f"it answered {response.status}" + (f" (error code {code})" if code else ""))
 

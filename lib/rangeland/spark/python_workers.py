@@ -145,8 +145,8 @@ def check_workers_are_usable(reports: Sequence[WorkerReport]) -> None:
         for name, version in (("rangeland", __version__), ("pyspark", pyspark.__version__)):
             if worker[name] != version:
                 raise MissingRequirement(
-                    f"the worker on {worker['host']} has {name} {worker[name]}, "
-                    f"and the driver {version}",
+                    f"the worker on {worker['host']} has {name} {worker[name]}, but the driver "
+                    f"has {version}",
                     why="plans and receipts pass between them and must mean the same",
                     do="ship the driver's own package, and use a cluster of the driver's Spark",
                     host=worker["host"],

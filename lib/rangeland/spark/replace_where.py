@@ -237,7 +237,7 @@ def _is_in_log(spark: SparkSession, path: str, mark: str) -> bool:
         return any(row.userMetadata == mark for row in spark.sql(history).collect())
     except Exception as error:  # Spark raises many classes of Python and Java errors here
         with at_stage(PlanStage.UNCONFIRMED):
-            what = f"could not see whether rows of {path} were replaced"
+            what = f"could not determine whether rows of {path} were replaced"
             raise _spark_error(what, _causes(error)) from error
 
 

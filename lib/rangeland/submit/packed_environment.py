@@ -72,7 +72,7 @@ def _files_of(distribution: Distribution) -> Iterator[tuple[Path, str]]:
     ):
         raise UsageError(
             f"package {name} cannot be packed",
-            why="it is in editable mode, or has no list of its files",
+            why="it is installed in editable mode, or has no list of its files",
             do="install it with pip without -e, in its own environment",
         )
     for file in distribution.files:

@@ -166,7 +166,7 @@ def _records_at(
     if not errors and result.partitions and result.partitions[0].records:
         return result.partitions[0].records
     raise Unreachable(
-        f"{log.partition}: could not read whether an entry begins at {offset}",
+        f"{log.partition}: could not determine whether an entry begins at {offset}",
         why=f"{address} answered {errors[0] if errors else 'no records'} at offset {entry_offset}",
         do="check the broker and its log, then run again",
         partition=str(log.partition),

@@ -149,7 +149,7 @@ def _why_unusable(leader: Leader, mark: LogMark | None) -> str | None:
         return None
     return (
         f"the metadata is stale: it names {leader.address}, the leader of epoch {leader.epoch}, "
-        f"and epoch {mark.epoch} is known"
+        f"but epoch {mark.epoch} is already known"
     )
 
 

@@ -187,7 +187,7 @@ class Ledger:
                     f"the outcome of {plan_id} came too late",
                     why="a later sequence of the same application already has an outcome",
                 )
-            raise plan_ended_error(plan_id, "while it was read")
+            raise plan_ended_error(plan_id, "while it was being read")
         return False
 
     def append_part(self, part: PartEvent) -> bool:

@@ -231,7 +231,7 @@ def _check_iterations_are_accepted(challenge: str) -> None:
         return
     raise RemoteProtocolError(
         "the broker asks for a number of SCRAM iterations that is not accepted",
-        why=f"it asks for {number[:20] or 'none'}, and {MIN_ITERATIONS} to {MAX_ITERATIONS} are "
+        why=f"it asks for {number[:20] or 'none'}, but {MIN_ITERATIONS} to {MAX_ITERATIONS} are "
         "accepted",
         do="create the user's SCRAM credentials again, with 4096 to 16384 iterations",
     )

@@ -199,7 +199,8 @@ class KafkaSession(ProtocolSession):
         kind = UnsupportedRequest if broker_versions is None else NoCommonVersion
         raise kind(
             f"no version of {spec.name} is supported by both sides",
-            why=f"the broker supports {support} of it, and this library versions {low} to {top}",
+            why=f"the broker supports {support} of it, and this library supports versions {low} "
+            f"to {top}",
             do="check whether this version of the broker is supported",
             request=spec.name,
             ours=[low, top],

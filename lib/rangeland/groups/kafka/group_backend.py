@@ -205,7 +205,7 @@ class KafkaGroups:
     def _in_use_error(self, group: str, members: Sequence[GroupMember]) -> Conflict:
         return Conflict(
             f"group {group} is in use",
-            why=_name_members(members) or "it had members, which have left since",
+            why=_name_members(members) or "it had members, which have since left",
             do="stop them, or give the job its own group (group.id)",
             group=group,
             members=[_facts(member) for member in members],
@@ -217,7 +217,7 @@ class KafkaGroups:
         if code.group_meaning is GroupMeaning.GROUP_FULL:
             remedy = "start fewer drivers, or raise the brokers' group.max.size"
         return Conflict(
-            f"group {joining.group} does not take a member with assignment {joining.assignment}",
+            f"group {joining.group} does not accept a member with assignment {joining.assignment}",
             why="; ".join(filter(None, (code.describe(), _name_members(members)))),
             do=remedy,
             group=joining.group,

@@ -313,8 +313,8 @@ class RocketmqMember(Membership):
         group = self.joining.group
         missing = view.brokers_without(self._id)
         return JobFileError(
-            f"the brokers do not take members of group {group}",
-            why=f"{', '.join(missing)} accepted {_MISSES} heartbeats and does not list the member",
+            f"the brokers do not accept members of group {group}",
+            why=f"{', '.join(missing)} accepted {_MISSES} heartbeats but does not list the member",
             do=f"create the group {group}, or let the brokers do it (autoCreateSubscriptionGroup)"
             ", and check that rejectPullConsumerEnable is off",
             group=group,

@@ -81,7 +81,7 @@ def commit_error(plan_id: PlanId, failure: NotCommitted) -> RangelandError:
     match failure:
         case FilesUnfit(misfit=misfit):
             return Conflict(
-                f"files of {plan_id} do not fit the table again",
+                f"once again, files of {plan_id} do not fit the table",
                 why=f"another writer has changed column {misfit.field} in the meantime",
                 do="run again",
             )
@@ -99,7 +99,7 @@ def table_moved_error(moved: TableMoved) -> Conflict:
     """The error for a repair during which other writers keep committing."""
     return Conflict(
         f"could not land missing rows in {moved.path}",
-        why=f"others commit to it whenever it has been searched for those rows: {moved.why}",
+        why=f"others commit to it each time after it has been searched for those rows: {moved.why}",
         do="run again when they have ended",
     )
 

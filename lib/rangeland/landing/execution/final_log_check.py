@@ -129,21 +129,21 @@ class FinalLogCheck:
                 if not self._reads_again(losses, before):
                     raise range_lost_error(losses)
                 return LogsChanged(
-                    f"{losses[0]} while it was read: {losses[0].evidence}",
+                    f"{losses[0]} while it was being read: {losses[0].evidence}",
                     "the policy goes on without them, and the log has changed again since",
                     judgement,
                 )
             case OtherBytes(partition):
                 return LogsChanged(
-                    f"the log of {partition} has changed while it was read",
+                    f"the log of {partition} changed while it was being read",
                     "the topic was created again, or its log was cut off or compacted: topics "
                     "of these brokers have no ids that would show which",
                 )
             case Unconfirmed(partition, why):
-                what = f"it is unknown whether {partition} has changed while it was read"
+                what = f"it is unknown whether {partition} changed while it was being read"
                 return LogsChanged(what, why)
             case Deleted(partition):
-                raise _unknown_log_error(f"{partition} was read and no longer exists")
+                raise _unknown_log_error(f"{partition} was read but no longer exists")
             case _:
                 assert_never(judgement)
 

@@ -214,7 +214,7 @@ def _no_ledger_error(table: str, last: PlanId) -> Conflict:
     why = landings if last.sequence else "records were landed"
     return Conflict(
         f"the table {table} has no ledger",
-        why=f"{why}, so the folder _rangeland was deleted, or this is a copy or clone of "
+        why=f"{why}, so either the folder _rangeland was deleted, or this is a copy or clone of "
         "another table; what has landed is unknown",
         do=f"copy the folder _rangeland from where the table came from, {_ADOPT}",
     )

@@ -105,7 +105,7 @@ class JobHistory:
         ledger = self._ledger.view
         event = ledger.plan(plan_id)
         if event is None:
-            raise Bug(f"the ledger names plan {plan_id} and does not have it")
+            raise Bug(f"the ledger names plan {plan_id} but does not have it")
         return EnteredPlan(plan_of(event), event.table_version, ledger.outcome(plan_id))
 
     def entered_plan(self, plan: Plan) -> EnteredPlan | None:

@@ -172,7 +172,7 @@ class TargetWriter:
         ledger.refresh()
         theirs = ledger.view.outcome(plan.id)
         if theirs is None:
-            raise Bug(f"the outcome of {plan.id} exists and cannot be read")
+            raise Bug(f"the outcome of {plan.id} exists but cannot be read")
         check_same_plan(plan, theirs)
         check_was_not_ended(plan, theirs)
         return PreparedOutcome(theirs, is_mine=False)
