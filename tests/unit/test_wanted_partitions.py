@@ -74,7 +74,10 @@ def test_a_leader_of_an_earlier_epoch_than_the_checkpoint_is_not_asked(
     found = wanted_partitions(view, replace(ASKED, checkpoint={P0: mark}))
     assert (P0 in found.leaderless, P0 in found.leaders) == (is_stale, not is_stale)
     if is_stale:
-        why = "the metadata is stale: it names b1:9092, the leader of epoch 5, but epoch 6 is already known"
+        why = (
+            "the metadata is stale: it names b1:9092, the leader of epoch 5, "
+            "but epoch 6 is already known"
+        )
         assert why_incomplete(found.leaderless, {}) == f"no leader for 1 partition: t/0 ({why})"
 
 
