@@ -1,8 +1,8 @@
 """Lands one range of a log, independently of the scheduled runs.
 
 Give **offsets** (with topic and partition) or **times** (for all topics of the job, or for one
-partition). What is in the table already is left out, and the scheduled runs continue from their
-checkpoint. A dry run shows what would be landed and writes nothing.
+partition). Whatever is already in the table is left out, and the scheduled runs continue from
+their checkpoint. A dry run shows what would be landed and writes nothing.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ with DAG(
             None,
             type=["null", "string"],
             title="Topic",
-            description="Required for offsets. Leave it empty for times of all topics.",
+            description="Required for offsets. Leave it empty to use times for all topics.",
         ),
         "partition": Param(
             None,
             type=["null", "integer"],
             minimum=0,
             title="Partition",
-            description="Its number. Leave it empty for times of all partitions.",
+            description="Its number. Leave it empty to use times for all partitions.",
         ),
         "from_offset": offset("From offset", "The first offset to land."),
         "until_offset": offset("Until offset", "The first offset that is not landed."),
@@ -65,7 +65,7 @@ with DAG(
             True,
             type="boolean",
             title="Dry run",
-            description="Only show what would be landed. Turn it off to land it.",
+            description="Only show what would be landed. Turn this off to land it.",
         ),
         "from_time": time("From time", "Lands from the first record at or after this time."),
         "until_time": time(

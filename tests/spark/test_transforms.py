@@ -168,8 +168,11 @@ def test_a_query_that_spark_need_not_run_has_filtered_all_records(
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("return df.withColumn('topic', F.lit('else'))", "else/0 at offset 0, outside of"),
-        ("return df.withColumn('offset', F.col('offset') + 100)", "at offset 100, outside of"),
+        ("return df.withColumn('topic', F.lit('else'))", "else/0 at offset 0, outside the ranges"),
+        (
+            "return df.withColumn('offset', F.col('offset') + 100)",
+            "at offset 100, outside the ranges",
+        ),
         (
             "return df.withColumn('offset', F.explode(F.array('offset', F.lit(10).cast('long'))))",
             r"11 records of \S+/0 \[0, 11\), which has 10",

@@ -216,7 +216,7 @@ def _repair_it(story: Story, stage: Stage) -> None:
         story.tell(render_result(repair))
         story.promise("exactly those are landed", f"landed {count}", _in_short(repair))
         story.promise(
-            "each landed offset is in the table once again", True, stage.run(verify).is_well
+            "each landed offset is back in the table exactly once", True, stage.run(verify).is_well
         )
 
 
