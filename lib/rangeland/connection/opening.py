@@ -199,7 +199,7 @@ class Opening:
     """How long an unknown broker may take to report its versions."""
     may_want_tls: bool = False
     was_served: bool = False
-    """These settings have worked before, so a close is not a refusal."""
+    """These settings have worked before, so a closed connection is not a refusal."""
     reports_versions: bool = field(default=True, init=False)
     _session: ProtocolSession = field(init=False)
     _is_known: bool = field(default=False, init=False)

@@ -45,7 +45,7 @@ def judge_metadata(
     view: ClusterView, partitions: Sequence[Partition], named_brokers: Collection[str]
 ) -> FoundLeaders:
     """The meaning of metadata for these partitions. ``named_brokers``: the names of the brokers
-    that were asked, where each has its own partitions."""
+    that were asked, if each has its own partitions."""
     answered = (topic for topic in view.topics.values() if topic.meaning is ErrorMeaning.OK)
     leaders = {p: leader for topic in answered for p, leader in topic.leaders.items()}
     absent = absent_brokers(view, named_brokers)

@@ -58,7 +58,7 @@ def ask_cleanup_policy(
 
 @dataclass(frozen=True, slots=True)
 class AskedBroker:
-    """The broker at ``address`` to which ``request`` was sent. The methods ask it further questions
+    """The broker at ``address`` that ``request`` was sent to. The methods ask it further questions
     about that partition, and raise ConnectionLost."""
 
     brokers: ConnectionPool

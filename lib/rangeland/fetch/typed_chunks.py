@@ -90,7 +90,7 @@ class TypedChunks:
         return of_whole_entries(chunk, decoder.decode(chunk.rows))
 
     def _find_held(self, chunk: ReadChunk) -> Generator[AskSchemas, None, LostChunk | None]:
-        """The loss with which the slice ends inside this chunk, if it does."""
+        """The loss at which the slice ends inside this chunk, if it does."""
         for decoded in self._decode(chunk):
             if isinstance(decoded, AskSchemas):
                 yield decoded

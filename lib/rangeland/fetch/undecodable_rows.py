@@ -70,7 +70,7 @@ def lost_offsets(
     undecodable: Sequence[UndecodableRow],
     action: Action,
 ) -> Iterator[LostOffsets]:
-    """The losses, one for each group of adjacent entries. ``undecodable`` is in order of rows."""
+    """The losses, one for each group of adjacent entries. ``undecodable`` is sorted by row."""
     for group in _adjacent_records(entries, undecodable):
         first, last = (int(entries.of_row[failure.row]) for failure in (group[0], group[-1]))
         evidence = evidence_of(rows, group)

@@ -71,7 +71,7 @@ def load_files(
 
 
 def _with_topics(file: LoadedFile) -> LoadedFile:
-    """The file with the topics of its cluster, of which there may be none."""
+    """The file with the topics of its cluster, which may be none."""
     try:
         return replace(file, topics=topics_of(file.job))
     except NoTopicMatches as error:

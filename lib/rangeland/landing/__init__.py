@@ -1,5 +1,6 @@
 """Takes a plan from its draft to its commit, and proves from the table what has landed.
 
 ``target`` is the table that a job lands in. ``drafts`` makes plans and ``execution`` carries them
-out; neither uses the other, and both use the rest. ``landing_steps`` puts their steps in order.
+out; neither uses the other, and both use the rest. ``landing_steps`` determines the order of their
+steps.
 """

@@ -159,7 +159,7 @@ class LandingSteps:
                         return satisfied_draft
                 case LandNothing(draft):
                     self._record_losses(draft.unplanned_losses(context.surveys.last.logs))
-                    # If another driver has landed the same ranges in the meantime, say so.
+                    # If another driver has landed the same ranges in the meantime, report that.
                     landed = draft.already_landed or self._landed_parts(lost_ranges)
                     return replace(draft, already_landed=landed)
                 case Enter(draft):

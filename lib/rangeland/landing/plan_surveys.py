@@ -1,4 +1,4 @@
-"""The surveys from which one command makes its plans.
+"""The surveys that one command makes its plans from.
 
 A survey may be needed before there is a plan: to see which schemas the records name, or which
 partitions a group can claim. While it is fresh, the next plan is made from it.

@@ -22,7 +22,7 @@ from rangeland.planning.table_audit import (
 @dataclass(frozen=True, slots=True)
 class LocatedHoles:
     """Parts of landed ranges whose rows are gone, each with the topic id of its log. ``shared``
-    parts belong to two incarnations of a topic, and it is unknown of which one the rows are gone.
+    parts belong to two incarnations of a topic, and it is unknown which one's rows are gone.
     ``leaves_more``: at some of these offsets, the rows of a later incarnation are gone too."""
 
     ranges: tuple[Range, ...]

@@ -1,4 +1,4 @@
-"""The position from which a job's next plan continues; by default, nothing is covered."""
+"""The position that a job's next plan continues from; by default, nothing is covered."""
 
 from __future__ import annotations
 

@@ -31,14 +31,14 @@ class PlanDraft:
     risks: tuple[RetentionRisk, ...] = ()
     """Ranges that retention may remove before they are read."""
     moves_without_landing: bool = False
-    """Whether the plan moves the checkpoint of a partition from which it lands nothing."""
+    """Whether the plan moves the checkpoint of a partition without landing anything from it."""
     passed_over: tuple[Range, ...] = ()
     """Ranges that the checkpoint passes over because the job names a later beginning."""
     leaves_more: bool = False
     """The draft leaves work for another plan: quarantined ranges with other isolation or tags, or
     missing rows of a second incarnation at the same offsets."""
     failing: FailingLosses | None = None
-    """Losses because of which no plan can be entered; the draft's plan is then empty."""
+    """Losses that prevent any plan from being entered; the draft's plan is then empty."""
 
     @property
     def is_empty(self) -> bool:

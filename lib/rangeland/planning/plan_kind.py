@@ -81,7 +81,7 @@ class PlanTraits:
     """Whether records that a plan cannot land stay in quarantine, whatever the policy."""
     given_up_for: tuple[type[RangelandError], ...] = ()
     """Errors that every attempt would meet. They end the plan without landing anything, since it
-    would block all later runs. Only kinds that add no missing rows can have any."""
+    would block all later runs. Only for kinds whose failure leaves no rows missing."""
     stays: str = ""
     """What remains in place if the plan is given up, in words."""
 

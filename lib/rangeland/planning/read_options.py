@@ -52,8 +52,8 @@ class LandedRead:
     """The read options that the range was landed with."""
     plan_id: PlanId
     mark: LogMark | None = None
-    """The offset up to which the plan has landed the partition, and the leader epoch then, if
-    known."""
+    """The offset up to which the plan has landed the partition, and the leader epoch at that time,
+    if known."""
 
 
 def with_known_addresses(cluster: Cluster, known: Iterable[Cluster]) -> Cluster:

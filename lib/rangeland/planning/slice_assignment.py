@@ -2,8 +2,8 @@
 
 Each driver reads the slices of the partitions it owns. Finished slices are shared through the
 ledger; the unread slices of a dead member are read by the next owners of its partitions. A
-partition without an owner is read by the first member in order, so that each remaining slice has
-one reader as long as all members see the same group; if they do not, a slice may be read twice,
+partition without an owner is read by the first member in sorted order, so that each remaining slice
+has one reader as long as all members see the same group; if they do not, a slice may be read twice,
 but counts once.
 """
 

@@ -98,7 +98,7 @@ def wanted_partitions(
     *,
     numbered_per_broker: bool = False,
 ) -> WantedPartitions:
-    """The wanted partitions in a view. ``named_brokers``: the brokers that the job names, if the
+    """The wanted partitions in a view. ``named_brokers``: the brokers in the job file, if the
     cluster does not list its brokers itself.
 
     Raises UnknownTopic for a topic or partition that does not exist according to the view,

@@ -1,6 +1,7 @@
 """Finds the landing that an offset came from, and its row in the table.
 
-The ledger shows what became of the offset, the table which file has its row. No broker is asked.
+The ledger shows what became of the offset; the table shows which file has its row. No broker is
+asked.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def check_rows_are_known(
 
 
 def _unknown_topics_in_table(target: LandingTarget, topics: Collection[str]) -> list[str]:
-    """The topics unknown to the ledger of which the table may have rows, according to the
+    """The topics that are unknown to the ledger, but may have rows in the table according to the
     statistics of its files."""
     new = _unknown_topics(target.ledger.opened, topics)
     snapshot = target.table.snapshot

@@ -69,9 +69,9 @@ def examine(spark: SparkSession, target: LandingTarget) -> Verification:
 
 
 def landed_ranges_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> list[LandedRange]:
-    """The ranges of all landings, in order. ``losses``: all in the ledger. A range whose rowless
-    offsets were not recorded ends where its log ended: its rows could not be counted once a later
-    landing had cut it."""
+    """The ranges of all landings, in order. ``losses``: all losses in the ledger. A range whose
+    rowless offsets were not recorded ends where its log ended: its rows could not be counted once a
+    later landing had cut it."""
     of_plans = (event for event in losses if event.plan_hash)
     by_plan = group_by(of_plans, lambda event: event.plan_id)
     landed_ranges = []

@@ -114,7 +114,7 @@ class PlanCommitter:
             return self._finish(given_up, is_new=False)
 
     def _find_given_up(self, plan: Plan) -> EnteredPlan | None:
-        """The plan as the ledger has it now, if it was given up."""
+        """The plan as it now is in the ledger, if it was given up."""
         target = self._context.target
         target.ledger.refresh()
         entered = target.history.plan_with_outcome(plan)

@@ -152,8 +152,8 @@ def _topic_ids(plan: Plan) -> dict[int, str | None]:
 
 
 def _only_topic_id(plan: Plan, loss: Loss) -> str | None:
-    """The topic id of a loss of which only the offsets are known; None if the plan has these
-    offsets of several incarnations."""
+    """The topic id of a loss whose offsets alone are known; None if the plan has these offsets of
+    several incarnations."""
     same_partition = [r for r in plan.ranges if r.partition == loss.partition]
     containing = [r for r in same_partition if r.has(loss.partition, loss.from_offset)]
     ids = {r.topic_id for r in containing or same_partition}
