@@ -69,7 +69,7 @@ def http_get(
     except (OSError, ValueError, HTTPException) as error:
         failure = HttpFailed(late) if is_over.is_set() else _http_error(error, late)
     if failure is not None:
-        # Not within a handler: its context would repeat headers, or parts of the response.
+        # Raised outside the handlers: the context would repeat headers, or parts of the response.
         raise failure
     return HttpResponse(response.status, body, location)
 

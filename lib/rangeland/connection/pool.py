@@ -140,7 +140,7 @@ class ConnectionPool:
         if connection is None:
             connection = self._open[address] = self._open_connection(address)
             try:
-                self._check_is_open(address)  # by another thread, while it was opened
+                self._check_is_open(address)  # another thread may have closed the pool meanwhile
             except ConnectionLost:
                 self.drop(address)
                 raise

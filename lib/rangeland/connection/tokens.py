@@ -286,7 +286,7 @@ def _post(url: str, form: bytes, wait_s: float, ca: str | None) -> tuple[int, by
         cause = getattr(error, "reason", error)
         kind = JobFileError if getattr(cause, "verify_code", 0) else Unreachable
         why = _why_silent(cause)
-    # Without its cause, which quotes a response that is not HTTP.
+    # Raised without its cause, which quotes a response that is not HTTP.
     raise kind(
         f"the token endpoint {_without_query(url)} does not answer",
         why=why,

@@ -61,8 +61,8 @@ def split(chunk: ReadChunk, row_count: int) -> tuple[ReadChunk, ReadChunk]:
         return chunk, rest
     until_offset = offset_of(rows, row_count)
     width = until_offset - chunk.from_offset
-    # Which class an offset without a row has is not known, only how many there are of each class in
-    # the whole chunk. That is enough unless a slice ends in between.
+    # For offsets without a row, only the number in each class in the whole chunk is known, not the
+    # class of each offset. That is enough unless a slice ends in between.
     without_row = 0 if chunk.offsets_are_bytes else width - row_count
     counts_before = {"landed": row_count}
     for name in COUNT_NAMES[1:]:

@@ -220,7 +220,7 @@ def judge_records(
             return _judge_gap_entry(response, gap, _begins_with(answer, gap.entry))
         case AskWhetherMisplaced(gap=gap):
             if not _begins_with(answer, gap.entry):
-                return Inconclusive()  # the cleaner has taken the entry meanwhile
+                return Inconclusive()  # the cleaner has removed the entry meanwhile
             why = f"it says that it is at {gap.until_offset} to {gap.last_offset}, where others are"
             return _damaged_entry(response, why, Damage(response.offset))
         case _:
@@ -292,7 +292,7 @@ def _judge_missing_entry(
         end = None
     if end is not None and end > response.offset:
         return _judge_end(response, question.scan)
-    # The entry is still damaged, or only the one before it came.
+    # The entry is still damaged, or only the entry before it was returned.
     damage = Damage(response.offset, question.first_offset, has_bytes=False)
     return _damaged_entry(response, question.why, damage)
 

@@ -82,7 +82,7 @@ class SharedRead:
 
     def _handed_in(self) -> tuple[list[PartEvent], OutcomeEvent | None]:
         parts, outcome = self._writer.parts_so_far(self._plan)
-        # If a plan must be read as a whole, its parts were read without the present transform.
+        # A plan with a transform is read as a whole, so any parts were read without the transform.
         return ([] if self._work.is_transformed else parts), outcome
 
     def _step(self, parts: Sequence[PartEvent]) -> PlanReceipts | OutcomeEvent | LogsChanged | None:

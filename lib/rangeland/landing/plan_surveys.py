@@ -1,7 +1,7 @@
 """The surveys that one command makes its plans from.
 
-A survey may be needed before there is a plan: to see which schemas the records name, or which
-partitions a group can claim. While it is fresh, the next plan is made from it.
+A survey may be needed before there is a plan, to see which schemas the records name, or which
+partitions a group can claim. As long as it is fresh, the next plan is made from it.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def batch_checksums(
             end = brokers.dialect.scan(records).next_offset if len(records) else None
             if fetched.meaning is not ErrorMeaning.OK or end is None:
                 return {}
-            if is_bytes:  # then an entry begins there
+            if is_bytes:  # then an entry begins at the offset
                 until_offset = brokers.dialect.entry_around(records, offset)[1] or offset
             entry = brokers.dialect.cut_out(records, offset, until_offset)
         except BadRecord:

@@ -112,7 +112,7 @@ def _time_in(
         return None
     next_offset = record.from_offset
     if fetched.is_empty:
-        # A full response, a quota and slow remote storage look like this as well: it shows nothing.
+        # A full response, a quota and slow remote storage look the same, so this proves nothing.
         return NoRecordBefore(next_offset)
     try:
         for chunk in brokers.dialect.decode_chunks(

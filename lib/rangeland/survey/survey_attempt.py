@@ -134,7 +134,7 @@ class SurveyAttempt:
                 self._pause(error.what)
             self._turn_to_next_seed()
         if check_topics:
-            with suppress(Unreachable):  # partitions may lack what only a survey waits for
+            with suppress(Unreachable):  # only a survey has to wait for what partitions still lack
                 self._select(view)
 
     def find_topics(self) -> tuple[str, ...]:
@@ -250,8 +250,8 @@ class SurveyAttempt:
             return results
         timeless = [p for p, x in results.items() if x.meaning is ErrorMeaning.UNSUPPORTED]
         if timeless:
-            # Logs of a format without timestamps: the oldest version of the request is answered by
-            # segment.
+            # For logs in a format without timestamps, brokers answer the oldest version of the
+            # request by segment.
             leaders = {p: group[p] for p in timeless}
             results |= ask_offsets(pool, address, leaders, when, isolation, by_segment=True)
         results |= corrected_times(pool, address, denied_logs(group, results), when)

@@ -158,7 +158,7 @@ class RocketmqMember(Membership):
                 self._give_back(dead, missing)
             missing -= self._take(missing, PATIENCE_MS)
         if missing:
-            # Brokers do not say whose lock it is. If its client is dead, it expires within this.
+            # Brokers do not say whose lock it is. If its owner is dead, it expires in this time.
             self._patience_ms = max(self._patience_ms, LOCK_MS + SLACK_MS)
             return self._blocked_error(missing, view)
         self._locked_at_ms = asked_at_ms

@@ -172,7 +172,7 @@ class PlanCommitter:
                 case Superseded(outcome=outcome):
                     continue
             if has_landed_by_now(self._context.target, plan):
-                continue  # by another driver, or by a commit that conflicts with itself
+                continue  # another driver committed it, or our own commit conflicted with itself
             match step_after_failure(plan.id, attempt, conflicts, was_read_again=was_read_again):
                 case TryAgain(why):
                     conflicts += 1

@@ -190,7 +190,7 @@ def check_rows_can_be_replaced(spark: SparkSession, table: TargetTable) -> None:
             why="its property delta.appendOnly is true",
             do="unset it, or land the range into another table",
         )
-    # This raises if rows do not say their offsets.
+    # This raises an error if rows do not contain their offsets.
     table_frame(spark, table.location.uri, table.log_columns)
 
 

@@ -76,7 +76,7 @@ def judge_landing(seen: LandingEvidence) -> LandingJudgement | LandingQuestion:
         return LandingQuestion.PLAN
     if not plan.is_prepared:  # nothing is committed before its outcome is in the ledger
         return LandingJudgement.NOT_LANDED
-    if seen.transaction:  # the one before: a table that had this plan's has gone back in time
+    if seen.transaction:  # an earlier plan's: if the table had this one, it went back in time
         was_there = plan.is_followed
         return LandingJudgement.CONTRADICTION if was_there else LandingJudgement.NOT_LANDED
     if plan.is_followed:
