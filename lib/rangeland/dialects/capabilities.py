@@ -25,7 +25,7 @@ class Capabilities:
     has_metadata: bool = True
     """Brokers list the cluster's topics and brokers; without this, only a registry does."""
     is_in_zookeeper: bool = True
-    """Brokers register in ZooKeeper, if the cluster has it."""
+    """Brokers register in ZooKeeper, if the cluster has one."""
     has_transactions: bool = False
     """The last stable offset can lag behind the high watermark."""
     has_timestamps: bool = True

@@ -1,9 +1,9 @@
 """What every dialect can do: the base class, and how a dialect is loaded by name.
 
-A dialect is one folder, a package with a subclass of ``Dialect``, whose instance it names
+A dialect is a folder: a package with a subclass of ``Dialect``, whose instance it calls
 ``DIALECT``. A fourth dialect would be a fourth folder; the contract tests find it by themselves.
-Outside that folder, only the list of choices for the job file names it, and ``decode`` if its log
-has a format of its own.
+Outside its folder, a dialect is named only in the choices for the job file, and in ``decode`` if
+its log has a format of its own.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Dialect(ABC):
     def open_session(self, client_id: str) -> ProtocolSession: ...
 
     def login(self, credentials: Credentials) -> Generator[BrokerRequest, Any, int | None]:
-        """Yields requests and is sent their responses; if a request fails, the error is thrown in,
-        and it is ``PeerClosed`` if the peer closed the connection. Returns the number of
+        """Yields requests and is sent their responses. If a request fails, the error is thrown into
+        the generator: ``PeerClosed`` if the peer closed the connection. Returns the number of
         milliseconds after which the login must be repeated on the same connection; None or 0:
         never. Raises AccessDenied if the login is refused, LoginClosed if the only evidence of a
         refusal is that the connection was closed, JobFileError for a mechanism that does not fit,
@@ -180,8 +180,8 @@ class Dialect(ABC):
 
     def entry_around(self, fetched: FetchedRecords, target: int) -> tuple[int, int | None]:
         """The (begin, end) of the entry that contains ``target``, found by walking over records,
-        the first of which begins an entry; (reached, None) if the bytes end first. Unless offsets
-        are bytes, any offset may begin or end a range."""
+        which must begin with an entry; (reached, None) if the bytes end first. Unless offsets are
+        bytes, any offset may begin or end a range."""
         return target, target + 1
 
     @abstractmethod

@@ -227,7 +227,7 @@ def _lacked_columns(
 
 
 def _schema_in(store: pafs.FileSystem, path: str) -> pa.Schema | None:
-    """The schema of a Parquet file; None if the file is gone, which is dealt with under the table's
+    """The schema of a Parquet file; None if the file is gone, which is detected under the table's
     lock."""
     try:
         with (
