@@ -109,7 +109,7 @@ class OffsetResult:
     code_name: str
     """The name of the error code, with whatever the broker says about it."""
     offset: int | None
-    """None: no record is that late, or there is no offset for the reason in ``meaning``."""
+    """The offset; None if no record is that late, or for the reason that ``meaning`` gives."""
     is_exact: bool = True
     """False: all that the broker knows is that the offset is at or before the time."""
     borders: tuple[int, ...] = ()

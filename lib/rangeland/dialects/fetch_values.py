@@ -174,9 +174,9 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class DecodedChunk:
-    """Decoded rows of a fetch. ``counts`` has the class of every offset before ``next_offset``; if
-    offsets are bytes, it covers the entries before it. ``batch`` has the columns of the dialect's
-    decoder; it is None if there are no rows."""
+    """Decoded rows of a fetch. ``counts`` says how many of the offsets before ``next_offset`` have
+    which class; if offsets are bytes, the chunk's entries cover these offsets instead. ``batch``
+    has the columns of the dialect's decoder; it is None if there are no rows."""
 
     next_offset: int
     batch: pa.RecordBatch | None

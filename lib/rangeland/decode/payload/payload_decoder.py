@@ -90,7 +90,7 @@ class DecodedPayloads:
     """The rescued data of each value: the JSON text of the fields that the schema lacks; null if
     there are none. None unless unknown fields are kept."""
     schema_ids: Mapping[int, int] = field(default_factory=dict)
-    """How many payloads were written with each schema, by its id."""
+    """How many payloads name each writer's schema, by its id."""
 
     def first(self, count: int) -> DecodedPayloads:
         """Only the first values, but with the schema ids of all."""

@@ -50,8 +50,8 @@ class UndecodableRow:
 
 @dataclass(frozen=True)
 class DecodedRows:
-    """Rows with typed columns, including undecodable rows. ``schema_ids``: how many values were
-    written with each schema, by its id."""
+    """Rows with typed columns, including undecodable rows. ``schema_ids``: how many values name
+    each writer's schema, by its id."""
 
     batch: pa.RecordBatch
     undecodable: Sequence[UndecodableRow] = ()

@@ -94,7 +94,7 @@ class OutcomeEvent(_OfPlan):
     table."""
     table_id: str | None = None
     schema_ids: tuple[tuple[int, int], ...] = ()
-    """Pairs of a schema id and the number of values written with that schema."""
+    """Pairs of a writer's schema id and the number of values that name it."""
     schema_json: str = ""
     """The schema of ``files``, as Delta's JSON, if the table may lack part of it: any driver that
     commits the outcome then adds the same columns."""

@@ -86,8 +86,7 @@ _SHOWN_NAME: Final = 60
 
 
 class _JsonCall(NamedTuple):
-    """The input of the kernel: its ``json_call_t``, and the buffers to which its addresses
-    point."""
+    """The input of the kernel: the numbers and addresses of its ``json_call_t``."""
 
     payloads: int
     offsets: int
