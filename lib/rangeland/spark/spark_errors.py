@@ -31,7 +31,7 @@ _WORKER = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
 
 
 def translate_spark_error(error: BaseException) -> BaseException:
-    """The error of this library for an error of Spark. Our own errors are recognized by their
+    """The error of this library for an error of Spark. Our own errors are recognised by their
     names."""
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException

@@ -24,7 +24,7 @@ class _FieldError(RangelandError):
     field = ""
 
     def in_field(self, name: str) -> Self:
-        """The same error, for the message that has this one's field inside its field ``name``."""
+        """The same error, seen from a message whose field ``name`` contains this error's field."""
         return self._copy(field=f"{name}.{self.field}" if self.field else name)
 
     @property

@@ -123,7 +123,7 @@ class FrameReader:
 
 
 def _other_protocol(first: bytes) -> str | None:
-    """The protocol of a peer whose first four bytes are not a valid length, if it is recognized."""
+    """The protocol of a peer whose first four bytes are not a valid length, if it is recognised."""
     # A TLS record: alert (21) or handshake (22), then the major version 3.
     if first[0] in (0x15, 0x16) and first[1] == 3:
         return "TLS"

@@ -4,7 +4,7 @@ An entry is ``int32 length | int8 magic | int8 attributes | uint32 crc | payload
 no timestamp and no offset: the offset is the byte position of the entry in the log. A set is a
 sequence of entries.
 
-Nothing is decoded here. Compressed entries are only recognized: the walk over a log decompresses
+Nothing is decoded here. Compressed entries are only recognised: the walk over a log decompresses
 them and passes on the sets inside.
 """
 

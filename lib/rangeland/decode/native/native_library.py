@@ -41,7 +41,7 @@ def library_name() -> str:
 def load_library() -> ctypes.CDLL:
     """The library for this platform. Raises MissingRequirement if there is none or it may not be
     loaded, and StorageFailed if it is in an archive and cannot be extracted."""
-    # Not a Path: an executor's archive is at /a/./b.zip, and its loader does not recognize
+    # Not a Path: an executor's archive is at /a/./b.zip, and its loader does not recognise
     # /a/b.zip.
     beside = os.path.join(os.path.dirname(__file__), library_name())
     if os.path.exists(beside):

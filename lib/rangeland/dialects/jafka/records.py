@@ -159,7 +159,7 @@ class _EntryWalker:
 
     def _check_plain_messages_are_unpacked(self, batch: pa.RecordBatch) -> None:
         """Raises BadRecord for a packed entry that is marked as plain, which is possible because no
-        checksum covers the bits for the codec. Such a message is recognized by its value: a
+        checksum covers the bits for the codec. Such a message is recognised by its value: a
         compressed set with correct checksums."""
         packed_at = {s.base_offset for s in self.sets if s.is_packed}
         values = batch.column(columns.VALUE.name)

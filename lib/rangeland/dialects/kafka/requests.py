@@ -127,7 +127,7 @@ def _leader(
     partition: m.MetadataPartition, topic_id: str | None, nodes: Mapping[int, Address]
 ) -> Leader:
     """A partition's leader. The partition's error code is ignored: the leader works even if a
-    replica is down (9), and a missing leader is recognized by its number."""
+    replica is down (9), and a missing leader is recognised by its number."""
     return Leader(
         address=nodes.get(partition.leader_id),
         epoch=partition.leader_epoch if partition.leader_epoch >= 0 else None,

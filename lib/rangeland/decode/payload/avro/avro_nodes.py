@@ -74,7 +74,7 @@ class AvroNodes:
         self._kept: list[AvroType] = []
 
     def keep(self, kind: AvroType) -> None:
-        """Keeps a type alive, because from now on its parts are recognized by identity."""
+        """Keeps a type alive, because from now on its parts are recognised by identity."""
         self._kept.append(kind)
 
     def program(self) -> AvroProgram:

@@ -1,5 +1,5 @@
-"""Finds the names of records in their schemas: all strategies except that of the topic name name
-subjects after records."""
+"""Finds the names of records in their schemas. Every strategy except the one based on topic names
+derives subjects from these names."""
 
 from __future__ import annotations
 
