@@ -201,6 +201,17 @@ def test_a_view_names_members_and_owners() -> None:
     assert view.members[0].host == "10.0.0.7"
 
 
+def test_drivers_of_another_job_are_not_ours() -> None:
+    members = (
+        a_member("m-1", said(owner_of("nightly"))),
+        a_member("m-2", said(owner_of("hourly"))),
+        a_member("m-3", said(), client_id="billing"),
+    )
+    io = ScriptedIO([found(), described(*members)])
+    view = open_backend(io, "hourly").view("g")
+    assert [holder.is_ours for holder in view.members] == [False, True, False]
+
+
 def test_members_of_a_group_of_another_protocol_hold_nothing_and_are_not_ours() -> None:
     there = a_member("worker-1", b"", HOLDS, "rangeland")
     _, backend = a_backend(found(), described(there, protocol_type="connect"))

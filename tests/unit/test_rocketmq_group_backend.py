@@ -238,3 +238,14 @@ def test_a_driver_of_another_job_is_not_ours_after_a_join() -> None:
     with pytest.raises(Conflict):
         backend.join(JOINING)
     assert [holder.is_ours for holder in backend.view("g").members] == [False]
+
+
+def test_a_driver_of_another_job_is_not_ours_where_nobody_joins() -> None:
+    cluster = Cluster()
+    for job in ("hourly", "nightly"):
+        cluster.stranger(client_id("10.0.0.3", 1, job, "x"))
+    members = open_backend(cluster.io("home"), "nightly").view("g").members
+    assert [(holder.is_ours, "nightly" in holder.client_id) for holder in members] == [
+        (False, False),
+        (True, True),
+    ]

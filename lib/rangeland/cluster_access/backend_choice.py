@@ -27,11 +27,12 @@ def open_backend(job: Job, settings: ClusterSettings) -> GroupBackend:
         from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
 
         return ZooKeeperGroups(zookeeper_access(job), job.name)
-    return broker_groups(settings)
+    return broker_groups(settings, job.name)
 
 
-def broker_groups(settings: ClusterSettings) -> GroupBackend:
-    """The backend at the dialect's own brokers. Raises JobFileError if they keep no groups."""
+def broker_groups(settings: ClusterSettings, job: str = "") -> GroupBackend:
+    """The backend at the dialect's own brokers, for this job. Raises JobFileError if they keep no
+    groups."""
     import rangeland.groups as package
 
     if settings.dialect not in {module.name for module in pkgutil.iter_modules(package.__path__)}:
@@ -41,7 +42,7 @@ def broker_groups(settings: ClusterSettings) -> GroupBackend:
             do="set source.zookeeper",
         )
     backend = importlib.import_module(f"rangeland.groups.{settings.dialect}.group_backend")
-    return cast(GroupBackend, backend.open_backend(BrokerGroupIO(settings)))
+    return cast(GroupBackend, backend.open_backend(BrokerGroupIO(settings), job))
 
 
 class BrokerGroupIO:

@@ -59,10 +59,12 @@ _DEFAULT_CLIENT_ID: Final = "rangeland"
 
 class KafkaGroups:
     """A ``GroupBackend`` for all groups of the cluster that ``io`` reaches. A driver has one of
-    these, with one membership at a time. A join blocks all other calls."""
+    these, with one membership at a time. A join blocks all other calls. ``view`` counts the drivers
+    of ``job`` as ours; without it, those of any job."""
 
-    def __init__(self, io: GroupIO) -> None:
+    def __init__(self, io: GroupIO, job: str = "") -> None:
         self._io = io
+        self._job = job
         self._coordinators = CoordinatorClient(io)
         self._lock = threading.RLock()
         self._joined: dict[str, JoinRequest] = {}
@@ -98,7 +100,8 @@ class KafkaGroups:
 
     def view(self, group: str) -> GroupView:
         """The group and its members. ``is_ours`` refers to the job that joined this group through
-        this backend, or to any job of this library if none has."""
+        this backend, or to that of the backend if none has. While the group rebalances, drivers of
+        all jobs with the same client id are ours."""
         with self._lock:
             request = BrokerRequest(m.DescribeGroupsRequest(groups=(group,)))
             try:
@@ -189,8 +192,9 @@ class KafkaGroups:
         if not member.member_metadata:
             return self._is_our_client(group, member)
         joined = self._joined.get(group)
+        job = joined.job if joined else self._job
         owner = read_owner(member.member_metadata)
-        return owner == owner_of(joined.job) if joined else owner != ""
+        return owner == owner_of(job) if job else owner != ""
 
     def _is_our_client(self, group: str, member: m.DescribedMember | m.ConsumerMember) -> bool:
         joined = self._joined.get(group)

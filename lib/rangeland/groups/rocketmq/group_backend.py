@@ -34,10 +34,12 @@ from rangeland.model import Partition
 class RocketmqGroups:
     """A ``GroupBackend`` for all groups of the brokers that the name servers of ``io`` know. A
     driver has one of these, with one membership at a time, since brokers identify a member by its
-    connection. A join blocks all other calls."""
+    connection. A join blocks all other calls. ``view`` counts the drivers of ``job`` as ours;
+    without it, those of any job."""
 
-    def __init__(self, io: GroupIO) -> None:
+    def __init__(self, io: GroupIO, job: str = "") -> None:
         self._io = io
+        self._job = job
         self._masters = MasterBrokers(io)
         self._lock = threading.RLock()
         self._members: dict[str, RocketmqMember] = {}  # by group
@@ -64,8 +66,8 @@ class RocketmqGroups:
 
     def view(self, group: str) -> GroupView:
         """The group and its members. ``is_ours`` refers to the job that joined this group through
-        this backend, or to any job of this library if none has. Only brokers that know the group,
-        or were asked for its offsets, are queried."""
+        this backend, or to that of the backend if none has. Only brokers that know the group, or
+        were asked for its offsets, are queried."""
         with self._lock:
             was_joined, brokers = self._brokers(group)
             view = read_group(self._masters, group, brokers, PATIENCE_MS)
@@ -120,13 +122,14 @@ class RocketmqGroups:
 
     def _member(self, group: str, client: g.GroupClient, held: Iterable[Partition]) -> GroupMember:
         member = self._members.get(group)
+        ours = member.joining.job if member else self._job
         job = job_of(client.client_id)
         return GroupMember(
             member_id=client.client_id,
             client_id=client.client_id,
             host=client.host,
             partitions=frozenset(held),
-            is_ours=job == member.joining.job if member else job != "",
+            is_ours=job == ours if ours else job != "",
         )
 
 
