@@ -68,6 +68,8 @@ class ZooKeeperGroups:
             if refused.reason is not Reason.NOT_EMPTY:
                 return None
             members = self.view(group).members
+            if not members:  # they have left since
+                return None
             return group_in_use_error(group, members, "the offsets were not written")
 
         write_offsets(zookeeper, group, offsets, has_no_members, in_use_error)
