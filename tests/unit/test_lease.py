@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from rangeland.dialects.cluster_values import GroupMember, GroupState, GroupView
+from rangeland.errors import AccessDenied
 from rangeland.groups.backend import JoinRequest
 from rangeland.job_group import lease
 from rangeland.job_group.heartbeat_thread import HeartbeatThread
@@ -74,6 +75,22 @@ def test_a_driver_that_was_out_looks_at_the_checkpoint_again_before_it_commits(
     seat.place.mirror(lambda: next(looks), set, to_the_end=True)
     assert group.offsets == dict.fromkeys(PARTITIONS, 8)
     assert seat.warnings == []
+
+
+def test_a_driver_whose_heartbeat_is_refused_is_not_in_its_own_way(
+    seat: Seat, groups: InMemoryGroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts as no member from then on, so it leaves: the group takes offsets from outside only
+    while it has no members."""
+
+    def refuse() -> None:
+        raise AccessDenied("the brokers refuse group g")
+
+    monkeypatch.setattr(seat.keeper._membership, "beat", refuse)
+    until(lambda: seat.keeper.membership_error is not None)
+    seat.place.mirror(lambda: dict.fromkeys(PARTITIONS, 5), set, to_the_end=True)
+    assert seat.warnings == []
+    assert groups.group("g").offsets == dict.fromkeys(PARTITIONS, 5)
 
 
 class Alone:

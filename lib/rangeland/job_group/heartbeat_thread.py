@@ -16,7 +16,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from rangeland.errors import RangelandError, Unreachable
@@ -170,7 +170,8 @@ class HeartbeatThread:
                 continue
             except RangelandError as error:
                 logger.warning("A heartbeat of %s was refused: %s", member, error)
-                self._error = error
+                with self._lock:
+                    self._give_up(error)
                 return
             self._note(turn, status)
 
@@ -199,7 +200,7 @@ class HeartbeatThread:
             self._silence = str(error)
             self._rejoin_failed = True
         except RangelandError as error:
-            self._error = error
+            self._give_up(error)
         else:
             self._turn += 1
             self._rejoin_failed = False
@@ -207,3 +208,10 @@ class HeartbeatThread:
             self._answered_at = time.monotonic()
             if self._ended.is_set():  # closed meanwhile by a caller that did not wait for this
                 self._membership.leave()
+
+    def _give_up(self, error: RangelandError) -> None:
+        """Ends the membership for good. A member that sends no heartbeats would be in the way of
+        the others, and of offsets that are committed from outside, until its session ends."""
+        with suppress(RangelandError):
+            self._membership.leave()
+        self._error = error
