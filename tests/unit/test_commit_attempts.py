@@ -116,7 +116,7 @@ def committer(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> Any:
     monkeypatch.setattr(made, "_attempt", attempt)
     by_now = "rangeland.landing.execution.committer.has_landed_by_now"
     monkeypatch.setattr(by_now, lambda *_: results[0] is FOUND)
-    counts = "rangeland.landing.execution.committer.check_outcome_counts"
+    counts = "rangeland.landing.execution.committer.check_plan_is_not_ended"
     monkeypatch.setattr(counts, lambda *_: made.checks.append(results[0]))
     made.checks = []
     made._context = SimpleNamespace(target=None)

@@ -64,6 +64,15 @@ def test_what_the_plan_skips_is_logged(
     assert line.startswith("Applied policy skip: orders/1 [0, 5)")
 
 
+def test_what_the_limits_of_a_run_leave_out_is_logged(
+    survey: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "rangeland"):
+        plan, _ = frozen_plan.freeze(job_of(limits={"max_records": 12}))
+    assert plan.width == 12
+    assert [line.split(":")[0] for line in caplog.messages] == ["Left out 8 offsets"]
+
+
 # --- how fast it is read ------------------------------------------------------------------------
 
 

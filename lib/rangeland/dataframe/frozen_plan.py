@@ -1,8 +1,8 @@
 """Makes plans for data frames, which are read without landing anything and are not entered in any
 ledger.
 
-Without a ledger, ``checkpoint`` means the beginning, and nothing is left out because it has already
-landed. Apart from that, such a plan is like any other.
+Without a ledger, ``checkpoint`` means what it means in the job's first run, and nothing is left out
+because it has already landed. Apart from that, such a plan is like any other.
 """
 
 from __future__ import annotations
@@ -168,11 +168,15 @@ def _held_error(held: Sequence[DecidedLoss]) -> RangelandError:
 
 
 def _log_left_out(draft: PlanDraft) -> None:
-    """Logs what a run would report: what a policy skips, and what is uncertain."""
+    """Logs what a run would report: what a policy skips, what is uncertain, and what the limits of
+    a run leave to the next one."""
     for loss in draft.plan.losses:
         log_loss(loss.with_action(Action.SKIP))
     for note in draft.notes:
         logger.warning("Noted while planning: %s", note)
+    left = sum(r.width for r in draft.requested) - draft.plan.width
+    if left > 0:
+        logger.warning("Left out %d offsets: `limits` are those of one run, and of a frame", left)
 
 
 def _terms(job: Job, min_slices: int) -> PlanTerms:

@@ -313,20 +313,9 @@ def page_views(count: int, seed: int = 1) -> Iterator[tuple[bytes, bytes]]:
     for number in range(count):
         chance = draw()
         k = int(chance * 1e9)
-        yield (
-            b"k%07d" % (k % 10_000_000),
-            value
-            % (
-                number,
-                k % 1_000_000,
-                events[k & 3],
-                k % 99_991,
-                k * 2_654_435_761 % (1 << 40),
-                chance * 100,
-                1_700_000_000_000 + number,
-                k % 1_009,
-            ),
-        )
+        ids = (number, k % 1_000_000, events[k & 3], k % 99_991, k * 2_654_435_761 % (1 << 40))
+        rest = (chance * 100, 1_700_000_000_000 + number, k % 1_009)
+        yield b"k%07d" % (k % 10_000_000), value % (*ids, *rest)
 
 
 def _settings(codec: str, batch_bytes: int, batch_records: int, linger_ms: int) -> dict[str, Any]:
@@ -379,7 +368,7 @@ class _Writer:
                 break
             except BufferError:
                 self.client.poll(0.05)
-                self._check_none_failed()
+                self._check_all_delivered()
         self._queued += 1
         if self._queued % 1000 == 0:
             self.client.poll(0)
@@ -387,7 +376,7 @@ class _Writer:
     def finish(self) -> None:
         """Waits for all acknowledgements. Raises if a record was not acknowledged."""
         unacknowledged = self.client.flush(TIMEOUT_S)
-        self._check_none_failed()
+        self._check_all_delivered()
         if unacknowledged:
             raise Unreachable(
                 self.failure,
@@ -395,7 +384,7 @@ class _Writer:
                 do="check that the brokers are up",
             )
 
-    def _check_none_failed(self) -> None:
+    def _check_all_delivered(self) -> None:
         if self._failures:
             raise client_error(self.failure, self._failures[0])
 

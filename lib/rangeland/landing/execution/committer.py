@@ -36,7 +36,7 @@ from rangeland.landing.execution.outcome_preparation import OutcomePreparer
 from rangeland.landing.execution.plan_ending import (
     GivenUp,
     Superseded,
-    check_outcome_counts,
+    check_plan_is_not_ended,
     give_up,
     has_landed_by_now,
 )
@@ -47,7 +47,7 @@ from rangeland.landing.special_plans.repaired_offsets import check_can_be_replac
 from rangeland.landing.special_plans.replacement import Replacement
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.landing_commits import landed_at
-from rangeland.landing.target.target_writer import check_same_plan, check_was_not_ended
+from rangeland.landing.target.target_writer import check_outcome_is_not_ended, check_same_plan
 from rangeland.logging_setup import partition_fields
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import WriteMode
@@ -132,7 +132,7 @@ class PlanCommitter:
             with at_stage(PlanStage.READING):
                 outcome, shared = self._outcomes.read_and_prepare(plan, is_new=is_new)
         check_same_plan(plan, outcome)
-        check_was_not_ended(plan, outcome)
+        check_outcome_is_not_ended(plan, outcome)
         outcome, landed = self._commit(plan, outcome)
         landed = self._with_version(landed, entered)
         _log_committed(plan, outcome, landed)
@@ -167,7 +167,7 @@ class PlanCommitter:
             match attempt:
                 case CommittedOutcome() as landed:
                     if not landed.is_new:
-                        check_outcome_counts(self._context.target, plan)
+                        check_plan_is_not_ended(self._context.target, plan)
                     return outcome, landed
                 case Superseded(outcome=outcome):
                     continue

@@ -18,7 +18,7 @@ from rangeland.landing.target.landing_commits import landing_commit
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.landing.target.loss_records import losses_in
 from rangeland.landing.target.target_table import TargetTable
-from rangeland.landing.target.target_writer import check_was_not_ended
+from rangeland.landing.target.target_writer import check_outcome_is_not_ended
 from rangeland.planning.plan import Plan
 
 
@@ -42,13 +42,13 @@ def has_landed_by_now(target: LandingTarget, plan: Plan) -> bool:
         return target.identity.has_landed(plan.id)
 
 
-def check_outcome_counts(target: LandingTarget, plan: Plan) -> None:
+def check_plan_is_not_ended(target: LandingTarget, plan: Plan) -> None:
     """Raises Conflict if an adoption has ended a plan that this driver has seen prepared: the table
     has a later sequence then, and not its rows."""
     target.ledger.refresh()
     entered = target.history.plan_with_outcome(plan)
     if entered is not None and entered.outcome is not None:
-        check_was_not_ended(plan, entered.outcome)
+        check_outcome_is_not_ended(plan, entered.outcome)
 
 
 def give_up(

@@ -74,8 +74,8 @@ def adopt_table(context: LandingContext, gone: Sequence[EnteredPlan] = ()) -> Ad
 
 
 def _begins(gone: Sequence[EnteredPlan]) -> dict[Partition, LogMark]:
-    """Where these plans begin: a job that has landed nothing else of a partition goes on there, not
-    at the beginning that its job file names by now."""
+    """The lowest offset of each partition in these plans. A job that has landed nothing else of a
+    partition continues there, and not where its job file now begins."""
     ranges = [r for entered in gone for r in entered.plan.ranges]
     ranges.sort(key=lambda r: r.from_offset, reverse=True)
     return {r.partition: LogMark(r.from_offset, r.topic_id) for r in ranges}

@@ -174,7 +174,7 @@ class TargetWriter:
         if theirs is None:
             raise Bug(f"the outcome of {plan.id} exists but cannot be read")
         check_same_plan(plan, theirs)
-        check_was_not_ended(plan, theirs)
+        check_outcome_is_not_ended(plan, theirs)
         return PreparedOutcome(theirs, is_mine=False)
 
     def parts_so_far(self, plan: Plan) -> tuple[list[PartEvent], OutcomeEvent | None]:
@@ -325,7 +325,7 @@ def _log_losses(losses: Iterable[LossEvent]) -> None:
         )
 
 
-def check_was_not_ended(plan: Plan, outcome: OutcomeEvent) -> None:
+def check_outcome_is_not_ended(plan: Plan, outcome: OutcomeEvent) -> None:
     """Raises Conflict if an adoption has ended the plan since it was prepared: its rows are not
     in the table."""
     if outcome.was_ended(plan.kind):
