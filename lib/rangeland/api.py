@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rangeland import run as commands
 from rangeland.cluster_access.cluster_lookup import look_up_cleanup, look_up_read_settings
+from rangeland.dataframe.frozen_plan import log_left_out
 from rangeland.errors import UsageError
 from rangeland.fetch.backoff import shared_rates
 from rangeland.fleet.fleet_result import FleetResult
@@ -61,7 +62,9 @@ class FrozenPlan:
         return self.preview.to_json()
 
     def read(self, spark: SparkSession) -> Any:
-        """A data frame with the columns of the table. Lands nothing."""
+        """A data frame with the columns of the table. Lands nothing. What the plan leaves out of
+        the job's range is logged."""
+        log_left_out(self.preview.draft)
         slices = in_planned_epochs(self.plan, self.plan.slices)
         tasks = tasks_of(self.job, spark, slices)
         topics = {s.partition.topic for s in slices}

@@ -134,7 +134,7 @@ def freeze(job: Job, plan: Plan | None = None, min_tasks: int = 1) -> tuple[Plan
             raise failing_error(draft.failing)
         if draft.held:
             raise _held_error(draft.held)
-        _log_left_out(draft)
+        log_left_out(draft)
         plan = draft.plan
         topics = {partition.topic for partition in survey.logs}
     else:
@@ -167,14 +167,15 @@ def _held_error(held: Sequence[DecidedLoss]) -> RangelandError:
     )
 
 
-def _log_left_out(draft: PlanDraft) -> None:
-    """Logs what a run would report: what a policy skips, what is uncertain, and what the limits of
-    a run leave to the next one."""
-    for loss in draft.plan.losses:
-        log_loss(loss.with_action(Action.SKIP))
+def log_left_out(draft: PlanDraft) -> None:
+    """Logs what a run would report: what a policy skips or holds, what is uncertain, and what the
+    limits of a run leave to the next one."""
+    for loss in (*(x.with_action(Action.SKIP) for x in draft.plan.losses), *draft.held):
+        log_loss(loss)
     for note in draft.notes:
         logger.warning("Noted while planning: %s", note)
-    left = sum(r.width for r in draft.requested) - draft.plan.width
+    planned = (*draft.plan.ranges, *draft.already_landed)
+    left = sum(r.width for r in draft.requested) - sum(r.width for r in planned)
     if left > 0:
         logger.warning("Left out %d offsets: `limits` are those of one run, and of a frame", left)
 
