@@ -210,8 +210,13 @@ class RocketmqCluster(SimulatedCluster):
         return _offset(0 if queue is None else self._ends_at(node, queue))
 
     def on_min_offset(self, node: int, fields: Mapping[str, str]) -> _Response:
+        """Of a compacted topic, where the log of all topics begins."""
         queue = self._queue(fields)
-        return _offset(0 if queue is None else queue.begins_at(self.world.now_ms))
+        if queue is None:
+            return _offset(0)
+        if self.topics[queue.topic].compacts and self.world.seed % 2:
+            return _offset(queue.end // 2)
+        return _offset(queue.begins_at(self.world.now_ms))
 
     def on_search(self, node: int, fields: Mapping[str, str]) -> _Response:
         queue, time_ms = self._queue(fields), int(fields["timestamp"])

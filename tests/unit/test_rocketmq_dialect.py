@@ -759,7 +759,8 @@ def test_each_queue_is_asked_for_itself() -> None:
     codes = {Earliest(): 31, Latest(): 30, AtTime(5): 29}
     for when, code in codes.items():
         asked = [question.message for question in offsets_requests(leaders, when, COMMITTED)]
-        sent = [one.search if isinstance(one, m.TimeSearch) else one for one in asked]
+        searches = m.TimeSearch | m.StartSearch
+        sent = [one.search if isinstance(one, searches) else one for one in asked]
         assert [request.code for request in sent] == [code, code]
         responses = [m.RemotingResponse(request, 0, "", {"offset": "7"}, b"") for request in sent]
         assert {p: a.offset for p, a in read_offsets(responses).items()} == dict.fromkeys(

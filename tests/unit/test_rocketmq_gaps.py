@@ -52,6 +52,11 @@ class Broker:
     moved: int | None = None
     """Where its queue, one of a static topic, goes on as another one, with offsets from 0 on."""
     looks: int = 10
+    has_own_files: bool = False
+    """What compaction leaves of the topic is in files of their own, so pulls do not depend on where
+    the queue is said to begin."""
+    learns: int | None = None
+    """Where its queue begins, which it knows from the first time that it is asked for it."""
     at_pull: Callable[[Broker, int], None] = lambda broker, number: None
     pulls: list[tuple[int, int, str]] = field(default_factory=list)
     address: str = ""
@@ -64,6 +69,7 @@ class Broker:
     def _answered(self, asked: Frame) -> tuple[int, str, dict[str, int], bytes]:
         match asked.code:
             case m.MIN_OFFSET:
+                self.begins = self.begins if self.learns is None else self.learns
                 return 0, "", {"offset": self.begins}, b""
             case m.MAX_OFFSET:
                 return 0, "", {"offset": self.end}, b""
@@ -97,6 +103,8 @@ class Broker:
         fields = {"nextBeginOffset": place, "minOffset": self.begins, "maxOffset": self.end}
         fields |= {} if self.moved is None else {"offsetDelta": self.delta(at)}
         body = b"".join(self.altered.get(offset) or self.message(offset) for offset in found)
+        if at < self.begins and not self.has_own_files:
+            return 21, "OFFSET_TOO_SMALL", fields | {"nextBeginOffset": self.begins}, b""
         if at >= self.end:
             return 19, "OFFSET_OVERFLOW_ONE", fields, b""
         if self.damaged:
@@ -196,12 +204,42 @@ def test_a_gap_in_a_topic_that_is_not_known_to_be_compacted_is_believed_of_nobod
         read(broker, 5, 8, tags=tags)
 
 
-def test_a_gap_before_the_beginning_of_the_queue_has_expired_also_in_a_compacted_topic() -> None:
-    broker = Broker({7: "A"}, 8, begins=7, topic=COMPACTED)
+@pytest.mark.parametrize("at_pull", [0, 1, 2])
+def test_a_gap_before_the_beginning_of_the_queue_has_expired_also_in_a_compacted_topic(
+    at_pull: int,
+) -> None:
+    """Its broker does not compact, and answers no pull from before the beginning once it knows
+    where that is: at first, or after as many pulls, of which the last is the one that is repeated
+    before it is asked."""
+
+    def begin(broker: Broker, number: int) -> None:
+        if number > at_pull:
+            broker.begins = 7
+
+    def broker() -> Broker:
+        begins = 0 if at_pull else 7
+        learns = 7 if at_pull == 2 else None
+        return Broker({7: "A"}, 8, begins, topic=COMPACTED, at_pull=begin, learns=learns)
+
     with pytest.raises(RangeLost):
-        read(broker, 5, 8)
-    rows, counts = read(broker, 5, 8, policy=Policy(expired=Action.SKIP))
+        read(broker(), 5, 8)
+    rows, counts = read(broker(), 5, 8, policy=Policy(expired=Action.SKIP))
     assert (rows, counts) == ([7], Counts(landed=1, lost=2))
+
+
+@pytest.mark.parametrize("begins", [0, 4, 7, 50, 81])
+@pytest.mark.parametrize("tags", [(), ("A",)])
+def test_what_compaction_leaves_is_read_from_before_the_beginning_of_the_queue(
+    begins: int, tags: tuple[str, ...]
+) -> None:
+    """Which is that of the log of all topics: it loses its oldest messages, and those that were
+    compacted are in files of their own."""
+    there = [3, 4, 9, *range(30, 70), 75, 80]
+    for first, until in ((0, 81), (5, 81), (5, 8), (71, 76)):
+        broker = Broker(dict.fromkeys(there, "A"), 81, begins, topic=COMPACTED, has_own_files=True)
+        rows, counts = read(broker, first, until, tags=tags)
+        assert rows == [offset for offset in there if first <= offset < until]
+        assert counts.compacted + counts.filtered == until - first - len(rows)
 
 
 def test_a_gap_of_which_two_responses_differ_is_not_believed() -> None:

@@ -23,6 +23,7 @@ _G = GroupMeaning
 SUCCESS: Final = 0
 REQUEST_NOT_SUPPORTED: Final = 3
 ASK_AGAIN: Final = 20
+OFFSET_MOVED: Final = 21
 NO_MATCHED_MESSAGE: Final = "NO_MATCHED_MESSAGE"
 """The status of a pull by tags that has found no message; the response says how far the broker has
 searched."""

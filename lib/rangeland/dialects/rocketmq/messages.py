@@ -113,6 +113,18 @@ class TimeSearch:
 
 
 @dataclass(frozen=True, slots=True)
+class StartSearch:
+    """The beginning of a queue. One request, and up to two more if it is not 0 (see
+    ``log_start``)."""
+
+    about: Partition
+
+    @property
+    def search(self) -> RemotingRequest:
+        return min_offset(self.about)
+
+
+@dataclass(frozen=True, slots=True)
 class AclLogin:
     """A login: every later request on the connection is signed."""
 
@@ -185,6 +197,8 @@ def max_offset(queue: Partition) -> RemotingRequest:
 
 
 def min_offset(queue: Partition) -> RemotingRequest:
+    """A request for the beginning of a queue, which a compacted one may begin before (see
+    ``log_start``)."""
     return _of_queue(MIN_OFFSET, queue)
 
 

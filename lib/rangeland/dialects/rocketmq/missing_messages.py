@@ -10,12 +10,16 @@ of a series are answered, more requests follow, depending on the first message:
 - If the messages begin after the requested offset, that offset is pulled again, and the queue's
   beginning and the topic's type are asked for. The missing offsets are compacted only if both pulls
   agree, the queue begins earlier and the topic is compacted. Otherwise a broker has deleted
-  messages but does not know yet that its queue begins later; that takes it a few seconds.
+  messages but does not know yet that its queue begins later; that takes it a few seconds. Brokers
+  do not say where a compacted queue begins (``log_start``). So if they call the beginning later, the
+  message is pulled once more: a broker that knows that beginning and still returns the message has
+  not deleted what was before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS
@@ -24,6 +28,9 @@ from rangeland.dialects.rocketmq.pulls_in_flight import number_of
 from rangeland.dialects.rocketmq.queue_entries import begins_at, is_batch
 from rangeland.dialects.rocketmq.topic_types import COMPACTED, TopicTypes, has_attribute
 from rangeland.untrusted import Unreadable, decimal
+
+FOLLOW_UPS_OF_GAP: Final = 3
+"""A pull, the queue's beginning and the topic's type."""
 
 
 def found_at(response: m.RemotingResponse) -> int | None:
@@ -55,6 +62,21 @@ def follow_up_requests(
     return requests
 
 
+def last_follow_ups(
+    series: m.PullSeries,
+    responses: Sequence[m.RemotingResponse],
+    follow_ups: Sequence[m.RemotingResponse],
+) -> list[m.RemotingRequest | m.Pull]:
+    """The requests that remain to be sent once the first follow-ups have their responses."""
+    offset = found_at(responses[0])
+    if offset is None or offset == series.offset or len(follow_ups) != FOLLOW_UPS_OF_GAP:
+        return []
+    again, begins, topic = follow_ups
+    is_said_to_begin_later = begins.code == SUCCESS and not _begins_before(begins, series.offset)
+    is_in_question = is_said_to_begin_later and has_attribute(topic, *COMPACTED)
+    return [again.pull] if is_in_question and found_at(again) == offset else []
+
+
 def _leaves_out(responses: Sequence[m.RemotingResponse]) -> bool:
     """Whether a pull without tags has returned fewer messages than the offsets that it accounts
     for."""
@@ -71,12 +93,13 @@ def compacted_until(series: m.SeriesResponse) -> int | None:
     not relied on: a pull of one message ends right after it."""
     offset = found_at(series.responses[0])
     start = series.request.offset
-    if offset is None or offset == start or len(series.follow_ups) != 3:
+    if offset is None or offset == start or len(series.follow_ups) < FOLLOW_UPS_OF_GAP:
         return None
-    again, begins, topic = series.follow_ups
+    again, begins, topic, *last = series.follow_ups
     repeated_offset = offset if is_batch(again.body) else number_of(again, "nextBeginOffset") - 1
     agrees = found_at(again) == offset and repeated_offset > start
-    is_compacted = _begins_before(begins, start) and has_attribute(topic, *COMPACTED)
+    is_there = _begins_before(begins, start) or any(found_at(pull) == offset for pull in last)
+    is_compacted = is_there and has_attribute(topic, *COMPACTED)
     return repeated_offset if agrees and is_compacted else None
 
 

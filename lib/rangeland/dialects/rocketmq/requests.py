@@ -173,10 +173,10 @@ def _view(topic: str, response: m.RemotingResponse) -> TopicView:
 def offsets_requests(
     leaders: Mapping[Partition, Leader], when: Earliest | Latest | AtTime, isolation: Isolation
 ) -> list[BrokerRequest]:
-    """One request per queue. Times are those at which brokers stored messages."""
+    """One search or request per queue. Times are those at which brokers stored messages."""
     match when:
         case Earliest():
-            return [BrokerRequest(m.min_offset(queue)) for queue in leaders]
+            return [BrokerRequest(m.StartSearch(queue)) for queue in leaders]
         case Latest():
             return [BrokerRequest(m.max_offset(queue)) for queue in leaders]
         case AtTime(time_ms):

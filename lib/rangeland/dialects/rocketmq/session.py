@@ -33,6 +33,7 @@ from rangeland.dialects.rocketmq.frames import (
     SimilarHeaders,
     write_frame,
 )
+from rangeland.dialects.rocketmq.log_start import next_start_request, start_search_result
 from rangeland.dialects.rocketmq.messages import (
     PULL,
     AclLogin,
@@ -41,10 +42,11 @@ from rangeland.dialects.rocketmq.messages import (
     RemotingRequest,
     RemotingResponse,
     SeriesResponse,
+    StartSearch,
     TimeSearch,
     hello,
 )
-from rangeland.dialects.rocketmq.missing_messages import follow_up_requests
+from rangeland.dialects.rocketmq.missing_messages import follow_up_requests, last_follow_ups
 from rangeland.dialects.rocketmq.pulls_in_flight import PullPace, PullStride, SentPull, usable_pulls
 from rangeland.dialects.rocketmq.time_search import next_request, search_result
 from rangeland.dialects.rocketmq.topic_types import TopicTypes
@@ -60,7 +62,7 @@ class _OpenRequest:
     """A message whose response is incomplete. ``unanswered`` is how many of its requests have no
     response yet."""
 
-    message: RemotingRequest | Pull | PullSeries | TimeSearch
+    message: RemotingRequest | Pull | PullSeries | TimeSearch | StartSearch
     sent: list[SentPull]
     unanswered: int
     follow_ups: list[SentPull] = field(default_factory=list)
@@ -102,7 +104,7 @@ class RocketmqSession(ProtocolSession):
         ahead: list[SentPull] = []
         if isinstance(request, PullSeries):
             sent, ahead = self._series(request)
-        elif isinstance(request, TimeSearch):
+        elif isinstance(request, TimeSearch | StartSearch):
             sent = [SentPull(request.search)]
         else:
             sent = [SentPull(request)]
@@ -195,15 +197,14 @@ class RocketmqSession(ProtocolSession):
         if pending.unanswered:
             return None
         series = pending.message
-        if isinstance(series, TimeSearch):
+        if isinstance(series, TimeSearch | StartSearch):
             return self._take_search_response(request_id, pending, series)
         if not isinstance(series, PullSeries):
             del self._open[request_id]
             return request_id, response
-        if not pending.follow_ups and (
-            self._follow(request_id, pending, series)
-            or self._send_follow_ups(request_id, pending, series)
-        ):
+        if not pending.follow_ups and self._follow(request_id, pending, series):
+            return None
+        if self._send_follow_ups(request_id, pending, series):
             return None
         del self._open[request_id]
         responses = responses_of(pending.sent)
@@ -229,17 +230,23 @@ class RocketmqSession(ProtocolSession):
         return pull is not None
 
     def _take_search_response(
-        self, request_id: int, pending: _OpenRequest, search: TimeSearch
+        self, request_id: int, pending: _OpenRequest, search: TimeSearch | StartSearch
     ) -> tuple[int, Any] | None:
-        """Takes a response to a search for a time; returns None if it calls for another request."""
+        """Takes a response to a search; returns None if it calls for another request."""
         responses = responses_of(pending.sent)
         self._topics.learn(search.about.topic, responses)
-        request = next_request(search, responses)
+        request = (
+            next_request(search, responses)
+            if isinstance(search, TimeSearch)
+            else next_start_request(search, responses, self._topics)
+        )
         if request is not None:
             self._add(request_id, pending, SentPull(request))
             return None
         del self._open[request_id]
-        return request_id, search_result(search, responses)
+        if isinstance(search, TimeSearch):
+            return request_id, search_result(search, responses)
+        return request_id, start_search_result(responses)
 
     def _add(self, request_id: int, pending: _OpenRequest, pull: SentPull) -> None:
         """Sends one more request of a message whose earlier requests have all been answered."""
@@ -249,13 +256,18 @@ class RocketmqSession(ProtocolSession):
         self._due += self._send([pull])
 
     def _send_follow_ups(self, request_id: int, pending: _OpenRequest, series: PullSeries) -> bool:
-        """Sends the requests that are still needed, now that all pulls are answered. Returns False
+        """Sends the requests that are still needed, now that all others are answered. Returns False
         if there are none."""
-        requests = follow_up_requests(series, responses_of(pending.sent), self._topics)
-        pending.follow_ups = [SentPull(r, owner=request_id) for r in requests]
-        pending.unanswered = len(pending.follow_ups)
-        self._due += self._send(pending.follow_ups)
-        return bool(pending.follow_ups)
+        responses = responses_of(pending.sent)
+        if pending.follow_ups:
+            requests = last_follow_ups(series, responses, responses_of(pending.follow_ups))
+        else:
+            requests = follow_up_requests(series, responses, self._topics)
+        sent = [SentPull(r, owner=request_id) for r in requests]
+        pending.follow_ups += sent
+        pending.unanswered = len(sent)
+        self._due += self._send(sent)
+        return bool(sent)
 
     def due(self) -> bytes:
         """The requests that the responses so far call for."""

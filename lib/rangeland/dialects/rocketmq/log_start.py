@@ -1,0 +1,65 @@
+"""Finds where a queue begins, whatever its broker says if the topic is compacted.
+
+A broker keeps what compaction leaves of a topic in files of their own, and pulls of such a topic
+are answered from there. But where its queue begins it says by the index of the log of all topics,
+which loses its oldest messages after some days as for any topic. Taken at its word, messages that
+it still returns would be left out, or be called expired.
+
+So where a queue does not begin at 0, the type of its topic is asked for, and if that is compacted,
+what is at 0. A broker that does not have offset 0 answers that it is too small, and one that has
+compacted the messages from there on answers with the next message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.rocketmq import messages as m
+from rangeland.dialects.rocketmq.error_codes import (
+    OFFSET_MOVED,
+    SUCCESS,
+    error_code_of,
+    pull_code_of,
+)
+from rangeland.dialects.rocketmq.pulls_in_flight import number_of
+from rangeland.dialects.rocketmq.topic_types import TopicTypes
+
+
+def next_start_request(
+    search: m.StartSearch, responses: Sequence[m.RemotingResponse], topics: TopicTypes
+) -> m.RemotingRequest | m.Pull | None:
+    """The next request of the search; None if it is complete. ``topics`` has learned from
+    ``responses``."""
+    first, topic = responses[0], search.about.topic
+    if first.code != SUCCESS or number_of(first, "offset") <= 0:
+        return None
+    is_compacted = topics.is_compacted(topic)
+    if is_compacted is None and len(responses) == 1:
+        return m.topic_config(topic)
+    if not is_compacted or isinstance(responses[-1].request, m.Pull):
+        return None
+    return m.Pull(search.about, 0, 1)
+
+
+def start_search_result(responses: Sequence[m.RemotingResponse]) -> m.RemotingResponse:
+    """The corrected response to the search, or the reason why there is none."""
+    first, last = responses[0], responses[-1]
+    if last is first:
+        return first
+    if not isinstance(last.request, m.Pull):
+        is_known = not error_code_of(last.code).meaning.is_retriable
+    elif last.code == SUCCESS:
+        return first._replace(fields={**first.fields, "offset": "0"})
+    else:
+        is_known = _is_without_0(last)
+    return first if is_known else first._replace(code=last.code, remark=last.remark)
+
+
+def _is_without_0(response: m.RemotingResponse) -> bool:
+    """Whether a pull shows that the queue does not have offset 0. That its index has no entry, or a
+    message has just been deleted, may be different a moment later."""
+    code = pull_code_of(response.code, response.remark, 0)
+    if code.meaning is ErrorMeaning.OUT_OF_RANGE:
+        return code.number == OFFSET_MOVED
+    return code.meaning is ErrorMeaning.OK or code.meaning.is_final
