@@ -33,7 +33,7 @@ def test_a_backfill_does_not_follow_the_checkpoint(replace: bool) -> None:
 
 def test_missing_rows_and_a_replaced_range_are_two_backfills() -> None:
     job = Job.of(parse_job_text(made.JOB_YAML, "orders.yaml"))
-    with pytest.raises(UsageError, match="not both"):
+    with pytest.raises(UsageError, match="cannot be combined"):
         rangeland.backfill(job, NO_SPARK, missing=True, replace=True)
 
 

@@ -70,7 +70,7 @@ def test_an_installation_without_a_kernel_decodes_nothing_and_says_what_to_insta
 
 def test_a_library_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_library, "KERNEL_ABI", 0)
-    with pytest.raises(MissingRequirement, match="another version"):
+    with pytest.raises(MissingRequirement, match="a different version"):
         native_library.load_library()
 
 

@@ -125,7 +125,7 @@ def test_a_driver_that_is_no_member_warns_if_the_checkpoint_keeps_moving(
     groups: InMemoryGroups,
 ) -> None:
     (warning,) = Alone(groups, *range(5, 20)).warnings
-    assert "the checkpoint moved each of the 3 times" in warning
+    assert "the checkpoint moved during each of 3 attempts" in warning
 
 
 # --- another driver lands, mirrors and leaves meanwhile ----------------------------------------

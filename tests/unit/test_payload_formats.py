@@ -117,7 +117,7 @@ def test_what_cannot_be_is_refused_with_its_line(decode: Any, field: str, expect
 
 
 def test_a_field_with_the_name_of_a_column_of_the_log_is_refused() -> None:
-    with pytest.raises(JobFileError, match="the field _offset has the name of a column"):
+    with pytest.raises(JobFileError, match="the field _offset has the same name as a column"):
         look_up_row_format(job({**value(schema="_offset INT"), "layout": "flat"}))
 
 

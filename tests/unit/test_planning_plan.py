@@ -16,8 +16,8 @@ from rangeland.model import Address, Counts, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, advance, canonical, contradiction, with_own_application
 from rangeland.planning.plan_kind import TRAITS, PlanKind
-from rangeland.planning.proof import RangeResult, prove, prove_part
-from rangeland.planning.slice_receipt import Receipt
+from rangeland.planning.proof import prove, prove_part
+from rangeland.planning.slice_receipt import RangeResult, Receipt
 from rangeland.untrusted import parse_address
 
 P0, P1 = Partition("t", 0), Partition("t", 1, "broker-a")
@@ -333,7 +333,7 @@ def test_each_incarnation_of_a_topic_is_proved_by_itself(plan: Plan) -> None:
     }
     assert contradiction(plan) is None
     assert prove(plan, receipts) == [
-        RangeResult(r, Counts(landed=r.width), (), f"{r.topic_id}:1") for r in plan.ranges
+        RangeResult(r, Counts(landed=r.width), f"{r.topic_id}:1", ()) for r in plan.ranges
     ]
     prove_part(plan, receipts)
     prove_part(plan, {0: receipts[0]})
