@@ -11,9 +11,9 @@ of a series are answered, more requests follow, depending on the first message:
   beginning and the topic's type are asked for. The missing offsets are compacted only if both pulls
   agree, the queue begins earlier and the topic is compacted. Otherwise a broker has deleted
   messages but does not know yet that its queue begins later; that takes it a few seconds. Brokers
-  do not say where a compacted queue begins (``log_start``). So if they call the beginning later, the
-  message is pulled once more: a broker that knows that beginning and still returns the message has
-  not deleted what was before it.
+  do not say where a compacted queue begins (``log_start``). So if one reports a later beginning,
+  the message is pulled once more: a broker that knows that beginning and still returns the message
+  has not deleted what was before it.
 """
 
 from __future__ import annotations
