@@ -135,7 +135,7 @@ def test_what_was_landed_by_other_tags_is_a_conflict_and_never_already_landed(
     added = tagged(rocketmq, topic, table, "A", "B")
     write(rocketmq, topic, "B")
     for attempt in (rangeland.land, rangeland.plan):
-        with pytest.raises(Conflict, match=r"the checkpoint .* was reached with other options"):
+        with pytest.raises(Conflict, match=r"the checkpoint .* was reached with different options"):
             attempt(added, spark)
     assert run.adopt(added, spark, NoProgress()).ranges == ()
     landed_now = rangeland.land(added, spark)
