@@ -1,4 +1,4 @@
-"""Topic patterns: regular expressions that match in linear time, for any pattern and topic.
+"""Matches topic patterns: regular expressions, in linear time for any pattern and topic.
 
 They use the syntax of RE2, which comes with Arrow: like Python's, but without lookaround and
 backreferences, which cannot be matched in linear time. A pattern must match the whole name.

@@ -1,4 +1,5 @@
-"""Dataclasses as flat records of plain values, and back, derived from their fields.
+"""Converts dataclasses to flat records of plain values, and back, by rules derived from their
+fields.
 
 A field becomes a column of the same name, unless ``names`` has another. A dataclass in a field adds
 its columns to the record, and a tuple of dataclasses is a list of records. A mapping whose keys

@@ -1,4 +1,4 @@
-"""Values from outside: JSON, whole numbers and addresses, each read within bounds.
+"""Reads values from outside within bounds: JSON, whole numbers and addresses.
 
 Brokers, registries, token endpoints, ledgers and files may contain anything. A reader in this
 module either returns a value of the requested type or raises ``Unreadable``; the caller turns that

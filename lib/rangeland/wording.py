@@ -1,4 +1,4 @@
-"""Counts, sizes and durations in words for people, and how a sentence begins and ends."""
+"""Writes counts, sizes and durations for people, and begins and ends sentences."""
 
 from __future__ import annotations
 

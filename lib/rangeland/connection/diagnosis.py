@@ -1,4 +1,4 @@
-"""Diagnoses failed connections: each mistake, with the field of the job file that fixes it.
+"""Diagnoses failed connections: names each mistake, and the field of the job file that fixes it.
 
 Pure functions. The owner of the socket reports a failure. Here it becomes a JobFileError or, if the
 other side has to change something, AccessDenied (both exit 78), or None if a broker that is down

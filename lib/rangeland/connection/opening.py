@@ -1,4 +1,4 @@
-"""The opening of a connection, as a table of what each answer, timeout and closing proves.
+"""The opening of a connection, as a table of what each answer, timeout or disconnection proves.
 
 There is no socket and no clock here: ``BrokerConnection`` carries out the steps, and reports their
 results. A broker is first asked for its versions (the negotiation). Kafka 0.8 responds by closing

@@ -1,4 +1,4 @@
-"""Bearer tokens: from a command, a file, a function, or an OAuth 2 token endpoint.
+"""Fetches bearer tokens from a command, a file, a function, or an OAuth 2 token endpoint.
 
 A token is fetched where the connection is made, on the driver or an executor, and again for each
 login, so its source must be available there. Tokens are never stored, and never part of an error: a

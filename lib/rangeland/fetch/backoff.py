@@ -1,4 +1,4 @@
-"""When a broker may be asked again: waits after failures, throttling, the job's byte rate.
+"""Decides when a broker may be asked again: waits after failures, throttling, the job's byte rate.
 
 There is no clock here: the caller passes the time. A slice waits after a failure, longer each time.
 A broker that throttles a client says for how long it must not send requests; newer brokers do not

@@ -1,4 +1,4 @@
-"""How much is requested from a broker at a time.
+"""Decides how much is requested from a broker at a time.
 
 A slice requests less after slow responses, more again after timely ones, and more if an entry did
 not fit.

@@ -1,4 +1,4 @@
-"""Writes to the program's log what the deciding modules have returned to be logged."""
+"""Writes the lines that the deciding modules return for logging to the program's log."""
 
 from __future__ import annotations
 

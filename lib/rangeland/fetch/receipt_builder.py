@@ -1,4 +1,4 @@
-"""Chunks to receipts: the counts that the proof is based on. No I/O.
+"""Builds receipts from chunks: the counts that the proof is based on. No I/O.
 
 Within its slice, a chunk covers the offsets from its own beginning to that of the next chunk, and
 its counts must add up to that width. A slice gets a receipt only if its chunks follow one another

@@ -1,5 +1,5 @@
-"""Which broker serves a slice, and what its responses prove (``Sender``). A table of modes
-(``ReadMode``) decides between the partition's leader and, for a while, a replica it names.
+"""Decides which broker serves a slice, and what its responses prove (``Sender``). A table of modes
+(``ReadMode``) chooses between the partition's leader and, for a while, a replica it names.
 
 A broker may name another replica to read: one in the client's rack, or one that spares the leader's
 disk. Reading that replica is a detour: after ``DETOUR_MS`` the leader is asked again. After any

@@ -1,5 +1,5 @@
-"""The result if a slice cannot be read as planned: a loss with its action, or the error that ends
-the run. ``loss_judgement`` judges damage and gaps, and applies the policy to any loss.
+"""Decides the result if a slice cannot be read as planned: a loss with its action, or the error
+that ends the run. ``loss_judgement`` judges damage and gaps, and applies the policy to any loss.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The state of one slice while it is read, and its state machine as a table: from phase and event
-to a move and the next phase.
+"""The state of one slice while it is read, and its state machine as a table that maps a phase and
+an event to a move and the next phase.
 
 ``FetchLoop`` turns each response without useful records, and the deadline, into one event.
 Delivered records are not in the table: they advance the next offset in ``READING``, as a loss does.

@@ -1,5 +1,5 @@
-"""Rows whose key or value cannot be decoded: which offsets are lost or quarantined with them, which
-records are kept, and how this is reported.
+"""Handles rows whose key or value cannot be decoded: which offsets are lost or quarantined with
+them, which records are kept, and how this is reported.
 
 Adjacent offsets are one loss. Quarantine keeps the intact records, not the bytes of their entry, so
 that each record can be landed separately.

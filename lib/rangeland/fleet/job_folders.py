@@ -1,4 +1,4 @@
-"""The job files that a command line names, one by one or as folders."""
+"""Finds the job files that a command line names, one by one or as folders."""
 
 from __future__ import annotations
 

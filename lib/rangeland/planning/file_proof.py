@@ -1,4 +1,4 @@
-"""Proves the files: every row that the receipts have counted is in exactly one file, once.
+"""Proves that every row that the receipts have counted is in exactly one file, once.
 
 A file that is lost between a task and its plan's outcome would leave a hole that counts as landed,
 and a file that is named twice would land its rows twice. So the rows of files are compared with the

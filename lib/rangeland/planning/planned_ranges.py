@@ -1,4 +1,4 @@
-"""The ranges that a plan is to land, with estimates of their bytes and the losses inside them.
+"""The ranges that a plan will land, with estimates of their bytes and the losses inside them.
 Pure."""
 
 from __future__ import annotations

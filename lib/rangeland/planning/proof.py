@@ -1,4 +1,5 @@
-"""The proof: every offset of a plan's ranges has exactly one class, or nothing is committed.
+"""Proves that every offset of a plan's ranges has exactly one class; otherwise, nothing is
+committed.
 
 Receipts say what became of slices. Together with the plan's losses, they must tile its ranges, and
 their counts must add up to the widths. If a policy holds a partition at an offset, its range is

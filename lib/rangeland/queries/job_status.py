@@ -1,4 +1,5 @@
-"""``status``: the job's checkpoint compared with its logs, its group, and its last landings."""
+"""``status``: compares the job's checkpoint with its logs and group, and shows its last
+landings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``sample``: the formats and fields of a job's newest records, without Spark. Lands nothing."""
+"""``sample``: shows the formats and fields of a job's newest records, without Spark. Lands
+nothing."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Surveys a cluster for what a plan needs to know: leaders, where each log starts and ends, offsets
-for times.
+"""Surveys a cluster for everything a plan needs: leaders, the start and end of each log, and the
+offsets of times.
 
 If something in a survey is suspicious, a second one is taken, with metadata from another broker,
 since a single response may be wrong. A missing topic counts as a mistake in the job file once two

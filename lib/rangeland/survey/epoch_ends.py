@@ -1,4 +1,4 @@
-"""Finds out the leader epochs of a log: the current one, and where older ones ended.
+"""Determines the leader epochs of a log: the current one, and where older ones ended.
 
 This takes one request per broker, if there is something to compare. Brokers before 2.1 do not
 report the epoch in their metadata. For those, it is read from the log's last batch, so an unclean

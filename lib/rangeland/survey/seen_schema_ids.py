@@ -1,4 +1,5 @@
-"""Finds out which schema ids keys and values have, from the first and last records of ranges.
+"""Finds out which schema ids keys and values have, by looking at the first and last records of
+ranges.
 
 The first plan is made from the same survey, so its records are older than the schemas that are
 fetched for them. The schema of an id that occurs only in between is fetched by the task that finds

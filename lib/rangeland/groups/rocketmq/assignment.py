@@ -1,4 +1,4 @@
-"""Which client gets which queues: range assignment, upstream's *allocate averagely*.
+"""Decides which client gets which queues: range assignment, upstream's *allocate averagely*.
 
 Queues are sorted by broker and number, clients by id, texts as Java compares them.
 Upstream: ``AllocateMessageQueueAveragely``, ``MessageQueue.compareTo``.

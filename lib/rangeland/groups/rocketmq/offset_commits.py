@@ -1,4 +1,4 @@
-"""The offsets of a group: read and committed in one round for each master."""
+"""Reads and commits the offsets of a group, in one round for each master."""
 
 from __future__ import annotations
 

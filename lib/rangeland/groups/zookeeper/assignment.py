@@ -1,4 +1,4 @@
-"""Which member gets which partitions: range assignment in the order of Jafka and Kafka 0.8.
+"""Decides which member gets which partitions: range assignment in Jafka's and Kafka 0.8's order.
 
 Partitions of one broker stay together. Members are sorted by the names of their threads,
 partitions of a broker as text (``1-10`` before ``1-2``), and partitions of a cluster by number.

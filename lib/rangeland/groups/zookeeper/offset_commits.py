@@ -1,4 +1,4 @@
-"""A group's offsets in ZooKeeper: how they are written, and the error if they cannot be."""
+"""Writes a group's offsets to ZooKeeper, and makes the error if they cannot be written."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The rows of a table by their offsets: read by Spark, or in the driver if the table is small and
-no Spark session has been made yet."""
+"""Reads the rows of a table by their offsets: with Spark, or in the driver if the table is small
+and no Spark session has been made yet."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Refuses registered schemas that a table cannot take before anything is read, or names them if the
-table refuses their rows."""
+"""Refuses, before anything is read, registered schemas that a table cannot take; and names them if
+the table refuses their rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings with which a plan is read: those of its job as they are now, applied to the plan.
+"""Looks up the settings for reading a plan: those of its job as it is now, applied to the plan.
 
 The brokers registered in ZooKeeper may change, so they are looked up for each reading, and again
 before the final check of its logs.

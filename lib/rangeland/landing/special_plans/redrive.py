@@ -1,4 +1,4 @@
-"""Makes plans that land quarantined batches which can be decoded now.
+"""Makes plans that land those quarantined batches which can be decoded now.
 
 A batch is in quarantine from the landing that put it there until a later landing includes its
 offsets. The order of the ledger decides this, so nothing is ever marked or removed. A batch is

@@ -1,4 +1,4 @@
-"""Records an operator's decision that a table is right in its ledger.
+"""Records in the ledger an operator's decision that the table is right.
 
 If table and ledger disagree, nothing lands until an operator has decided (see ``identity_check``).
 Adopting means going on with this table. Whatever the ledger calls landed stays landed, and rows of
