@@ -18,9 +18,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from rangeland.delta.ledger.covered_offsets import with_ranges
 from rangeland.delta.ledger.event_codec import SCHEMA, from_row, to_row
 from rangeland.delta.ledger.events import OutcomeEvent, PlanEvent
-from rangeland.delta.ledger.landed_offsets import with_ranges
 from rangeland.landing.execution.slice_tasks import written_files
 from rangeland.landing.target.loss_records import losses_of
 from rangeland.model import (

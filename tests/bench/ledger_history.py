@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from rangeland.delta.ledger.compaction import MANY, NEWEST
 from rangeland.delta.ledger.event_codec import SCHEMA, stats_of, to_row
-from rangeland.delta.ledger.events import LandedInterval, LedgerEvent, OutcomeEvent, PlanEvent
+from rangeland.delta.ledger.events import CoveredInterval, LedgerEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.ledger_files import OUR_FILES
 from rangeland.delta.ledger.ledger_table import FOLDER, PLANS, Ledger
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
@@ -69,7 +69,7 @@ class History:
         about = (JOB, APPLICATION, sequence, "kafka", Isolation.READ_COMMITTED, ranges, slices)
         plan = Plan(*about, checkpoint=checkpoint, made_at_ms=made_at_ms)
         covered = (
-            {place: (LandedInterval(0, start, TOPIC_ID),) for place in places} if start else {}
+            {place: (CoveredInterval(0, start, TOPIC_ID),) for place in places} if start else {}
         )
         return PlanEvent(
             *(APPLICATION, JOB, sequence, plan.hash, tuple(ranges)),

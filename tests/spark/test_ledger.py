@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rangeland.delta.ledger import compaction
-from rangeland.delta.ledger.events import LandedInterval, OutcomeEvent, PartEvent, PlanEvent
+from rangeland.delta.ledger.events import CoveredInterval, OutcomeEvent, PartEvent, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Bug, Conflict
@@ -133,7 +133,7 @@ def test_coverage_tells_landed_from_held(ledger: Ledger) -> None:
         assert ledger.enter(plan(number + 1, start, end), number)
         if number != 1:
             assert ledger.prepare_outcome(outcome(plan(number + 1, start, end)))
-    landed = {P0: (LandedInterval(0, 10, "id"), LandedInterval(30, 40, "id"))}
+    landed = {P0: (CoveredInterval(0, 10, "id"), CoveredInterval(30, 40, "id"))}
     assert (ledger.entered(), ledger.view.coverage()) == (3, landed)
     assert ledger.view.without_outcome() == [], "outcomes come in the order of their sequences"
     live = ledger.view.plan(PlanId(APP, 2))
@@ -175,10 +175,10 @@ def test_an_outcome_after_the_newest_plan_is_in_the_coverage(ledger: Ledger) -> 
     assert ledger.enter(plan(1, 0, 10), 0)
     assert ledger.enter(plan(1, 90, 99, BACKFILL), 1)
     assert ledger.prepare_outcome(outcome(plan(1, 0, 10)))
-    assert ledger.view.coverage() == {P0: (LandedInterval(0, 10, "id"),)}
+    assert ledger.view.coverage() == {P0: (CoveredInterval(0, 10, "id"),)}
     assert ledger.prepare_outcome(outcome(plan(1, 90, 99, BACKFILL)))
     assert ledger.view.coverage() == {
-        P0: (LandedInterval(0, 10, "id"), LandedInterval(90, 99, "id"))
+        P0: (CoveredInterval(0, 10, "id"), CoveredInterval(90, 99, "id"))
     }
     assert ledger.view.without_outcome() == []
 

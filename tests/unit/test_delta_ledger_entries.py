@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from rangeland.delta.ledger.covered_offsets import merge_covered, with_ranges
 from rangeland.delta.ledger.event_codec import (
     SCHEMA,
     from_row,
@@ -18,8 +19,8 @@ from rangeland.delta.ledger.event_codec import (
 )
 from rangeland.delta.ledger.event_keys import EventKey
 from rangeland.delta.ledger.events import (
+    CoveredInterval,
     EventKind,
-    LandedInterval,
     LedgerEvent,
     LogFingerprint,
     LossEvent,
@@ -27,7 +28,6 @@ from rangeland.delta.ledger.events import (
     PartEvent,
     PlanEvent,
 )
-from rangeland.delta.ledger.landed_offsets import merge_landed, with_ranges
 from rangeland.delta.ledger.ledger_files import LedgerFiles
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.errors import Conflict, StorageFailed
@@ -44,7 +44,10 @@ B1 = Partition("orders", 1, "broker-a")
 
 def a_plan() -> PlanEvent:
     ranges = (Range(P0, 0, 10, "id", 99), Range(B1, 5, 6))
-    covered = {P0: (LandedInterval(0, 5), LandedInterval(7, 9, "id")), B1: (LandedInterval(1, 2),)}
+    covered = {
+        P0: (CoveredInterval(0, 5), CoveredInterval(7, 9, "id")),
+        B1: (CoveredInterval(1, 2),),
+    }
     live = (PlanId("rangeland/a", 3),)
     return PlanEvent(
         "rangeland/a", "a", 4, "hash", ranges, "{}", 1_700_000_000_123, 7, 9, covered, live
@@ -181,16 +184,16 @@ def test_pieces_that_touch_become_one() -> None:
 
 
 def test_intervals_of_different_topic_ids_never_merge() -> None:
-    merged = merge_landed(
-        [LandedInterval(0, 5, "a"), LandedInterval(5, 9, "b"), LandedInterval(3, 7, "a")]
+    merged = merge_covered(
+        [CoveredInterval(0, 5, "a"), CoveredInterval(5, 9, "b"), CoveredInterval(3, 7, "a")]
     )
-    assert merged == (LandedInterval(0, 7, "a"), LandedInterval(5, 9, "b"))
+    assert merged == (CoveredInterval(0, 7, "a"), CoveredInterval(5, 9, "b"))
 
 
 def test_ranges_are_added_to_what_is_landed() -> None:
     results = [RangeResult(r, Counts(landed=r.width)) for r in (Range(P0, 5, 8), Range(B1, 1, 2))]
-    landed = with_ranges({P0: (LandedInterval(0, 5),)}, results)
-    assert landed == {P0: (LandedInterval(0, 8),), B1: (LandedInterval(1, 2),)}
+    landed = with_ranges({P0: (CoveredInterval(0, 5),)}, results)
+    assert landed == {P0: (CoveredInterval(0, 8),), B1: (CoveredInterval(1, 2),)}
 
 
 def test_a_ledger_file_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:

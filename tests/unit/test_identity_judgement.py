@@ -62,9 +62,9 @@ def test_a_transaction_in_the_table_decides(
 @pytest.mark.parametrize(
     ("plan", "judgement"),
     [
-        (PlanEvidence(is_prepared=False, is_followed=False, made_at=0), NOT_LANDED),
-        (PlanEvidence(is_prepared=True, is_followed=False, made_at=5), NOT_LANDED),
-        (PlanEvidence(is_prepared=True, is_followed=True, made_at=5), CONTRADICTION),
+        (PlanEvidence(is_prepared=False, is_followed=False, planned_at_version=0), NOT_LANDED),
+        (PlanEvidence(is_prepared=True, is_followed=False, planned_at_version=5), NOT_LANDED),
+        (PlanEvidence(is_prepared=True, is_followed=True, planned_at_version=5), CONTRADICTION),
     ],
     ids=["not prepared", "prepared", "seen landed"],
 )
@@ -81,7 +81,7 @@ def test_without_a_transaction_the_ledger_is_asked_and_without_a_table_nobody() 
 
 
 def test_a_plan_without_an_outcome_has_not_landed_and_one_that_was_seen_landed_has() -> None:
-    unprepared = PlanEvidence(is_prepared=False, is_followed=False, made_at=0)
+    unprepared = PlanEvidence(is_prepared=False, is_followed=False, planned_at_version=0)
     assert judge_landing(replace(seen(), plan=unprepared)) is NOT_LANDED
     assert judge_landing(prepared(is_followed=True)) is LANDED
     assert judge_landing(prepared()) is LandingQuestion.LOG

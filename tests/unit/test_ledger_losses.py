@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.delta.ledger.events import LandedInterval, LossEvent, OutcomeEvent
+from rangeland.delta.ledger.events import CoveredInterval, LossEvent, OutcomeEvent
 from rangeland.delta.ledger.ledger_table import MAX_LOST_RACES, Ledger
 from rangeland.dialects.rocketmq.requests import CAPABILITIES
 from rangeland.errors import BadRecord, Damage, Unreachable
@@ -93,9 +93,9 @@ def test_what_a_log_ended_before_has_not_landed(ledger: Ledger) -> None:
     skipped = short.with_action(Action.SKIP)
     after_the_end = LossEvent(APP, "a", 1, skipped, 900, 1_000, "h1")
     assert ledger.prepare_outcome(outcome(), [loss(), after_the_end])
-    assert ledger.view.coverage() == {P0: (LandedInterval(0, 6, "id"),)}
+    assert ledger.view.coverage() == {P0: (CoveredInterval(0, 6, "id"),)}
     assert ledger.enter(plan(2, 6, 8), 1), "the coverage that a plan keeps is the same"
-    assert ledger.view.coverage() == {P0: (LandedInterval(0, 6, "id"),)}
+    assert ledger.view.coverage() == {P0: (CoveredInterval(0, 6, "id"),)}
 
 
 def seen(first: int, until: int, action: Action = Action.FAIL, sequence: int = 1) -> LossEvent:
@@ -247,7 +247,7 @@ def test_losses_change_nothing_of_plans_and_coverage(ledger: Ledger) -> None:
     assert ledger.prepare_outcome(outcome(), [loss()])
     ((_, found),) = ledger.view.prepared_plans()
     assert found == outcome()
-    assert ledger.view.coverage() == {P0: (LandedInterval(0, 10, "id"),)}
+    assert ledger.view.coverage() == {P0: (CoveredInterval(0, 10, "id"),)}
     assert ledger.view.without_outcome() == []
     assert ledger.view.possibly_unfinished() == (PlanId(APP, 1),)
 

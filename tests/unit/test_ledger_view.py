@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.delta.ledger.events import LandedInterval, OutcomeEvent, PlanEvent
+from rangeland.delta.ledger.events import CoveredInterval, OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.ledger_view import LedgerView
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.errors import Bug
@@ -104,4 +104,4 @@ def test_events_without_files_are_a_bug(view: LedgerView) -> None:
 
 
 def test_coverage_is_that_of_all_outcomes(view: LedgerView) -> None:
-    assert view.coverage() == {P0: (LandedInterval(0, 30, "id"),)}
+    assert view.coverage() == {P0: (CoveredInterval(0, 30, "id"),)}

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from rangeland.delta.ledger.events import LandedInterval, OutcomeEvent
+from rangeland.delta.ledger.events import CoveredInterval, OutcomeEvent
 from rangeland.delta.transaction_log.table_commit import CommittedOutcome, FilesGone
 from rangeland.errors import Bug, Conflict
 from rangeland.landing.special_plans import table_adoption
@@ -240,9 +240,9 @@ def test_an_adoption_ends_a_plan_whose_prepared_files_are_gone(drivers: Drivers)
     land(drivers, plan(1, 300, 310, application=OTHER))
     target = drivers.another()
     (gone,) = (u for u in target.history.unfinished_plans() if u.plan.application == APP)
-    others = LandedInterval(300, 310, "id")
-    assert target.ledger.view.newest().covered[P0] == (LandedInterval(0, 200, "id"),)
-    assert target.ledger.view.coverage()[P0] == (LandedInterval(0, 200, "id"), others)
+    others = CoveredInterval(300, 310, "id")
+    assert target.ledger.view.newest().covered[P0] == (CoveredInterval(0, 200, "id"),)
+    assert target.ledger.view.coverage()[P0] == (CoveredInterval(0, 200, "id"), others)
     assert adopt_table(context_of(target, NoProgress()), [gone]).sequence == 3
     target = drivers.another()
     position = target.history.position(APP)
@@ -273,4 +273,4 @@ def test_a_plan_that_another_driver_has_prepared_again_is_not_ended(drivers: Dri
     )
     with pytest.raises(Conflict, match="was not adopted"):
         adopt_table(context_of(target, NoProgress()), gone)
-    assert drivers.another().ledger.view.coverage()[P0] == (LandedInterval(100, 200, "id"),)
+    assert drivers.another().ledger.view.coverage()[P0] == (CoveredInterval(100, 200, "id"),)

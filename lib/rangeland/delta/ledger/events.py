@@ -32,8 +32,8 @@ class EventKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class LandedInterval:
-    """Landed offsets ``[from_offset, until_offset)``. Offsets with another topic id belong to
+class CoveredInterval:
+    """Covered offsets ``[from_offset, until_offset)``. Offsets with another topic id belong to
     another log, so intervals with different ids are never merged."""
 
     from_offset: int
@@ -41,7 +41,7 @@ class LandedInterval:
     topic_id: str | None = None
 
 
-LandedIntervals = Mapping[Partition, tuple[LandedInterval, ...]]
+CoveredIntervals = Mapping[Partition, tuple[CoveredInterval, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class PlanEvent(_OfPlan):
     table_version: int | None = None
     """The target table's version when the plan was made; None if it did not exist yet."""
     entered: int = 0
-    covered: LandedIntervals = field(default_factory=dict)
+    covered: CoveredIntervals = field(default_factory=dict)
     unfinished: tuple[PlanId, ...] = ()
     """Plans that may not have been in the table yet when this one was entered. Later plans keep
     listing them until they are: a driver may die between preparing and committing, and its offsets

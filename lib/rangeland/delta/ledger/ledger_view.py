@@ -11,21 +11,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TypeVar
 
+from rangeland.delta.ledger.covered_offsets import (
+    with_ranges,
+    without_ranges,
+    without_still_to_come,
+)
 from rangeland.delta.ledger.event_keys import EventKey
 from rangeland.delta.ledger.events import (
+    CoveredIntervals,
     EventKind,
-    LandedIntervals,
     LedgerEvent,
     LossEvent,
     OutcomeEvent,
     PartEvent,
     PlanEvent,
     prepared_plans,
-)
-from rangeland.delta.ledger.landed_offsets import (
-    with_ranges,
-    without_ranges,
-    without_still_to_come,
 )
 from rangeland.delta.ledger.ledger_files import LedgerFiles
 from rangeland.errors import Bug
@@ -132,7 +132,7 @@ class LedgerView:
         outcome = self._key(EventKind.OUTCOME, loss.plan_id)
         return outcome is not None and outcome.attempt == loss.attempt
 
-    # --- what has landed ----------------------------------------------------------------
+    # --- coverage -----------------------------------------------------------------------
 
     def without_outcome(self) -> list[PlanId]:
         """The plans that have no outcome and may still get one, oldest first: either they are still
@@ -150,28 +150,28 @@ class LedgerView:
         newest = self.newest()
         return () if newest is None else (*newest.unfinished, newest.plan_id)
 
-    def coverage(self, without: Sequence[OutcomeEvent] = ()) -> LandedIntervals:
+    def coverage(self, without: Sequence[OutcomeEvent] = ()) -> CoveredIntervals:
         """The offsets that prepared outcomes account for. Reads the newest plan, and the outcomes
         of the plans that were unfinished when it was entered. ``without``: outcomes that can no
         longer land."""
         newest = self.newest()
         if newest is None:
             return {}
-        landed: LandedIntervals = newest.covered
+        covered: CoveredIntervals = newest.covered
         if without:
-            landed = without_ranges(landed, [r for outcome in without for r in outcome.ranges])
+            covered = without_ranges(covered, [r for outcome in without for r in outcome.ranges])
         left_out = {outcome.plan_id for outcome in without}
         for plan_id in self.possibly_unfinished():
             if plan_id in left_out:
                 continue
             outcome = self.outcome(plan_id)
             if outcome is not None:
-                landed = with_ranges(landed, self._landed_by(outcome))
+                covered = with_ranges(covered, self._covered_by(outcome))
             elif self._key(EventKind.PLAN, plan_id) is None:
                 raise self._require_files().contradiction_error(f"plan {plan_id} is missing")
-        return landed
+        return covered
 
-    def _landed_by(self, outcome: OutcomeEvent) -> Sequence[RangeResult]:
+    def _covered_by(self, outcome: OutcomeEvent) -> Sequence[RangeResult]:
         losses = [event.loss for event in self.losses(outcome.plan_id) if event.plan_hash]
         return without_still_to_come(outcome.ranges, losses)
 

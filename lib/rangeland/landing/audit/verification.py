@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from rangeland.delta.ledger.covered_offsets import without_still_to_come
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
-from rangeland.delta.ledger.landed_offsets import without_still_to_come
 from rangeland.grouping import group_by
 from rangeland.job import Job
 from rangeland.landing.audit.table_rows import table_rows

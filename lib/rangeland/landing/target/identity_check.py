@@ -93,9 +93,9 @@ class IdentityCheck:
                 case LandingQuestion.PLAN:
                     evidence = replace(evidence, plan=self._plan_evidence(plan_id))
                 case LandingQuestion.LOG:
-                    made_at = evidence.plan.made_at if evidence.plan else 0
+                    planned_at_version = evidence.plan.planned_at_version if evidence.plan else 0
                     location = self._table.location
-                    log = location.delta.commits(location.uri, made_at)
+                    log = location.delta.commits(location.uri, planned_at_version)
                     evidence = replace(evidence, log=log)
                 case LandingQuestion.HAS_FILES:
                     outcome = ledger.outcome(plan_id)
@@ -118,7 +118,7 @@ class IdentityCheck:
         plan = ledger.plan(plan_id)
         outcome = ledger.outcome(plan_id)
         if plan is None or outcome is None:
-            return PlanEvidence(is_prepared=False, is_followed=False, made_at=0)
+            return PlanEvidence(is_prepared=False, is_followed=False, planned_at_version=0)
         is_followed = plan_id not in ledger.possibly_unfinished()
         return PlanEvidence(True, is_followed, plan.table_version or 0)
 

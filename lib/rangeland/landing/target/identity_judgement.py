@@ -21,11 +21,11 @@ from rangeland.planning.plan import PlanId
 class PlanEvidence:
     """What the ledger shows about a plan. ``is_prepared``: it has an outcome. ``is_followed``: a
     later plan was entered by a driver that saw this one in the table. The table had the version
-    ``made_at`` when the plan was made."""
+    ``planned_at_version`` when the plan was made."""
 
     is_prepared: bool
     is_followed: bool
-    made_at: int
+    planned_at_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +83,23 @@ def judge_landing(seen: LandingEvidence) -> LandingJudgement | LandingQuestion:
         return LandingJudgement.LANDED
     if seen.log is None:
         return LandingQuestion.LOG
-    return _judge_history(seen, plan.made_at, seen.table_version, seen.log)
+    return _judge_history(seen, plan.planned_at_version, seen.table_version, seen.log)
 
 
 def _judge_history(
-    seen: LandingEvidence, made_at: int, version: int, log: Sequence[CommitMetadata]
+    seen: LandingEvidence, planned_at_version: int, version: int, log: Sequence[CommitMetadata]
 ) -> LandingJudgement | LandingQuestion:
     """The judgement by the table's log and files. Commits since the table was read do not count."""
-    commits = [c for c in log if made_at < c.version <= version]
+    commits = [c for c in log if planned_at_version < c.version <= version]
     plan_id = seen.plan_id
     if any(c.transactions.get(plan_id.application) == plan_id.sequence for c in commits):
         return LandingJudgement.LANDED
     # The log may go back to before the plan was made. Or the plan may have been made for a
     # version that is in the log and newer than the one read.
     first = commits[0].version if commits else version + 1
-    if first == made_at + 1 or any(c.version >= made_at > version for c in log):
+    if first == planned_at_version + 1 or any(
+        c.version >= planned_at_version > version for c in log
+    ):
         return LandingJudgement.NOT_LANDED
     if seen.has_files is None:
         return LandingQuestion.HAS_FILES

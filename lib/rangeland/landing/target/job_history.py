@@ -28,7 +28,7 @@ from rangeland.planning.plan import Plan, PlanId
 @dataclass(frozen=True, slots=True)
 class EnteredPlan:
     """A plan that is in the ledger, with its outcome (once prepared), and the table's version when
-    the plan was entered (if known)."""
+    the plan was made (if known)."""
 
     plan: Plan
     planned_at_version: int | None

@@ -32,27 +32,33 @@ Removal = Restored | CommitMetadata | UnknownCommits
 
 def find_removal(job: str, table: TargetTable, ledger: TargetLedger) -> Removal | None:
     """The last removal since the job's newest plan, not counting repairs that left rows missing."""
-    planned_at = None if table.snapshot is None else _last_planned_at(job, table, ledger)
-    if planned_at is None or table.version is None:
+    planned_at_version = (
+        None if table.snapshot is None else _last_planned_at_version(job, table, ledger)
+    )
+    if planned_at_version is None or table.version is None:
         return None
     delta = table.location.delta
     uri = table.location.uri
-    commits = delta.commits(uri, planned_at + 1)
+    commits = delta.commits(uri, planned_at_version + 1)
     restored = last_restore(delta, uri, commits)
     found = restored or last_replacement(commits)
     if found is not None:
         return found
-    unknown = _unknown_commits(planned_at, table.version, commits)
+    unknown = _unknown_commits(planned_at_version, table.version, commits)
     return None if unknown and _has_newest_rows(job, table, ledger) else unknown
 
 
 def _unknown_commits(
-    planned_at: int, version: int, commits: Sequence[CommitMetadata]
+    planned_at_version: int, version: int, commits: Sequence[CommitMetadata]
 ) -> UnknownCommits | None:
     """The commits that the log of the table, read in this version, no longer has. ``commits``:
-    those that it still has after ``planned_at``."""
+    those that it still has after ``planned_at_version``."""
     begins_at = commits[0].version if commits else version + 1
-    return UnknownCommits(planned_at, begins_at) if begins_at > planned_at + 1 else None
+    return (
+        UnknownCommits(planned_at_version, begins_at)
+        if begins_at > planned_at_version + 1
+        else None
+    )
 
 
 def _has_newest_rows(job: str, table: TargetTable, ledger: TargetLedger) -> bool:
@@ -71,16 +77,16 @@ def _landed_rows(outcome: OutcomeEvent) -> int:
     return sum(one.counts.landed for one in outcome.ranges)
 
 
-def _last_planned_at(job: str, table: TargetTable, ledger: TargetLedger) -> int | None:
+def _last_planned_at_version(job: str, table: TargetTable, ledger: TargetLedger) -> int | None:
     """The version of the table for which the job's newest plan was made, not counting repairs that
     left rows missing; 0 if there are only such repairs. Any other plan is entered only if no rows
     are missing, or to adopt the table."""
-    planned_at = None
+    planned_at_version = None
     for event in ledger.view.plans(job=job):
         if not _is_repair(event) or _has_repaired_all(table, ledger, event):
             return event.table_version
-        planned_at = 0
-    return planned_at
+        planned_at_version = 0
+    return planned_at_version
 
 
 def _is_repair(event: PlanEvent) -> bool:

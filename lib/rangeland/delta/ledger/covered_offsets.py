@@ -1,8 +1,8 @@
-"""Computes which offsets have landed, by interval arithmetic. Pure.
+"""Computes which offsets are covered, by interval arithmetic. Pure.
 
 The coverage rule is built on this: an offset lands once, whichever kind of plan lands it. All
-offsets in an outcome's ranges count as landed, including control records and accepted losses,
-except where the log ended before them: records written there later have not landed.
+offsets in an outcome's ranges are covered, including control records and accepted losses, except
+where the log ended before them: records written there later have not landed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from rangeland.delta.ledger.events import LandedInterval, LandedIntervals
+from rangeland.delta.ledger.events import CoveredInterval, CoveredIntervals
 from rangeland.loss import Loss
 from rangeland.model import Partition
 from rangeland.planning.intervals import Interval, merge, subtract
@@ -20,35 +20,37 @@ _Offsets = list[Interval]
 
 
 def with_ranges(
-    landed: LandedIntervals, ranges: Iterable[RangeResult]
-) -> dict[Partition, tuple[LandedInterval, ...]]:
-    """``landed`` with these ranges merged in."""
-    added: dict[Partition, list[LandedInterval]] = {}
+    covered: CoveredIntervals, ranges: Iterable[RangeResult]
+) -> dict[Partition, tuple[CoveredInterval, ...]]:
+    """``covered`` with these ranges merged in."""
+    added: dict[Partition, list[CoveredInterval]] = {}
     for result in ranges:
         r = result.range
         added.setdefault(r.partition, []).append(
-            LandedInterval(r.from_offset, r.until_offset, r.topic_id)
+            CoveredInterval(r.from_offset, r.until_offset, r.topic_id)
         )
-    touched = {p: merge_landed([*landed.get(p, ()), *intervals]) for p, intervals in added.items()}
-    return {**landed, **touched}
+    touched = {
+        p: merge_covered([*covered.get(p, ()), *intervals]) for p, intervals in added.items()
+    }
+    return {**covered, **touched}
 
 
 def without_ranges(
-    landed: LandedIntervals, ranges: Iterable[RangeResult]
-) -> dict[Partition, tuple[LandedInterval, ...]]:
-    """``landed`` without these ranges."""
+    covered: CoveredIntervals, ranges: Iterable[RangeResult]
+) -> dict[Partition, tuple[CoveredInterval, ...]]:
+    """``covered`` without these ranges."""
     by_log: dict[tuple[Partition, str | None], _Offsets] = {}
     for r in (result.range for result in ranges):
         by_log.setdefault((r.partition, r.topic_id), []).append(r.interval)
     return {
         partition: tuple(
-            LandedInterval(start, end, one.topic_id)
+            CoveredInterval(start, end, one.topic_id)
             for one in intervals
             for start, end in subtract(
                 (one.from_offset, one.until_offset), by_log.get((partition, one.topic_id), [])
             )
         )
-        for partition, intervals in landed.items()
+        for partition, intervals in covered.items()
     }
 
 
@@ -67,7 +69,7 @@ def without_still_to_come(
     ]
 
 
-def merge_landed(intervals: Iterable[LandedInterval]) -> tuple[LandedInterval, ...]:
+def merge_covered(intervals: Iterable[CoveredInterval]) -> tuple[CoveredInterval, ...]:
     """The intervals, merged per topic id and sorted by id and offset."""
     by_id: dict[str | None, _Offsets] = {}
     for interval in intervals:
@@ -75,7 +77,7 @@ def merge_landed(intervals: Iterable[LandedInterval]) -> tuple[LandedInterval, .
             (interval.from_offset, interval.until_offset)
         )
     return tuple(
-        LandedInterval(start, end, topic_id)
+        CoveredInterval(start, end, topic_id)
         for topic_id in sorted(by_id, key=lambda t: t or "")
         for start, end in merge(by_id[topic_id])
     )
