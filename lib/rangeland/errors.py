@@ -202,7 +202,7 @@ class StorageFailed(RangelandError):
 
 
 class EngineFailed(RangelandError):
-    """Spark did not start or stopped, a query of it failed, or it lost executors or Python
+    """Spark did not start, or it stopped; one of its queries failed; or it lost executors or Python
     workers."""
 
     exit_code = 75

@@ -142,7 +142,7 @@ def test_a_plan_that_another_job_has_seen_in_the_table_is_missed_in_a_backup_of_
     lake.tables[drivers.path].versions = backup
     target = drivers.another()
     with pytest.raises(
-        Conflict, match="has landed 1 of rangeland/orders, but its ledger says 2"
+        Conflict, match=r"last plan of rangeland/orders is 1 in the table .*, and 2 in its ledger"
     ) as caught:
         target.history.position(APP)
     assert "restore both" in caught.value.do

@@ -63,7 +63,7 @@ def test_what_a_consumer_that_came_later_holds_is_read_and_it_is_named_once(
         seats = seat.place.slice_owners(PARTITIONS)
         assert all(seats.reads(p) for p in PARTITIONS)
     (warning,) = seat.warnings
-    assert warning.startswith("billing has joined the group g and reads t/1 with it")
+    assert warning.startswith("billing has joined the group g and reads t/1 as its member")
 
 
 def test_a_driver_that_was_out_looks_at_the_checkpoint_again_before_it_commits(

@@ -57,10 +57,16 @@ class _OpeningEvent(Enum):
     CLOSED_EARLY = "it closes a new connection before anything is sent"
     SPEAKS_TLS = "TLS explains the close: the port speaks it, and the job does not"
     NO_TLS = "TLS does not explain the close"
-    NO_TLS_BUT_LOGIN = "nor does age: the job has a login, which needs the negotiation"
+    NO_TLS_BUT_LOGIN = (
+        "TLS does not explain the close, and an old broker would not help: the job has a login, "
+        "which needs the negotiation"
+    )
     LOGGED_IN = "it accepts the login, or the job has none"
     LOGIN_CLOSED = "it closes the connection during the login"
-    LOGIN_REFUSED = "it closes the login at the same step again, and has never served this job"
+    LOGIN_REFUSED = (
+        "it closes the connection at the same step of the login again, and has never served this "
+        "job"
+    )
 
 
 _TABLE: Final[Mapping[OpeningPhase, Mapping[_OpeningEvent, OpeningPhase]]] = {

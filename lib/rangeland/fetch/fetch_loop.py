@@ -7,11 +7,12 @@ do. As in Kafka's fetcher threads, one request asks a broker for all of its read
 in one partition delays only that partition, and data is used only if it was requested at the
 slice's next offset. A slice ends when its next offset is its ``until_offset``, never before.
 
-Failover: after a lost connection or an error that means stale metadata, a slice looks for its
-leader again, after giving the same leader a moment to recover. A new leader's high watermark may
-be lower than what was acknowledged; the loop waits for it, and calls the difference lost only at
-the deadline. Lost offsets end the run, unless the job's policy skips or holds them. The last step
-of a run that fails is ``Fail``.
+Failover: after its first lost connection, or its first error that means stale metadata, a slice
+asks for its leader at once; if metadata still names the same one, that leader gets a moment to
+recover. A new leader's high watermark may be lower than what was acknowledged; the loop waits for
+it, and calls the difference lost only at the deadline. Lost offsets end the run, unless the job's
+policy skips or holds them. The last step of a run that fails is ``Fail``.
+
 ``replica_choice`` decides whether the leader or a replica is read, and what a response proves;
 ``leader_judgement`` and ``loss_judgement`` say what follows.
 """

@@ -20,8 +20,8 @@ from rangeland.survey.wanted_partitions import absent_brokers
 SHORT_END_REPORTS = 2
 """How often a leader must report that its log ends too early before that is believed."""
 SHORT_END_MS = 5_000
-"""For how long it must report that as well, if no epoch confirms the end: the broker may just have
-started."""
+"""The minimum time between the first and the last of these reports if no epoch confirms the end:
+the broker may just have started."""
 OTHER_TOPIC_MS = 5_000
 """How long metadata must name another topic id: a broker that lags may name an old one."""
 
@@ -168,7 +168,7 @@ def judge_leader(
     if state.broker.is_deposed(leader):
         return _judge_earlier_epoch(state, now_ms, leader)
     if leader.address == state.left_leader and state.retry.failures <= 1:
-        # Metadata has nothing new.
+        # Metadata names nothing new, so this leader gets a moment to recover.
         return Observation(SliceEvent.NO_LEADER, state.retry.last_failure, supports=state.suspicion)
     return Observation(SliceEvent.LEADER_FOUND, leader=leader)
 

@@ -123,9 +123,9 @@ class AskWhetherOverwritten(RecordsQuestion):
 
 @dataclass(frozen=True, slots=True)
 class AskWhetherDamaged(RecordsQuestion):
-    """Ask for the entry before the requested offset and for what follows. Damaged records were cut
-    off there, and now the sender leaves them out because their stored offset places them elsewhere.
-    They are not compacted."""
+    """Ask for the entry before the requested offset and for what follows. Records were found
+    damaged there, and now the sender's response begins after them. Unless the answer is intact and
+    has an entry that ends after the requested offset, they are still damaged, not compacted."""
 
     first_offset: int
     """The first offset that the sender has returned."""

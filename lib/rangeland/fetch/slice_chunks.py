@@ -64,7 +64,8 @@ class LostChunk:
     quarantined_bytes: QuarantinedBytes | None = None
     """The bytes of a loss that is quarantined."""
     is_unlogged: bool = True
-    """Its loss is still to be logged. Of the gaps in one slice, only the first is."""
+    """Its loss is still to be logged. Of the gaps lost in one slice, only the first and one that is
+    held are logged."""
     rows: ClassVar[Any] = None
     row_count: ClassVar[int] = 0
     schema_ids: ClassVar[Mapping[int, int]] = MappingProxyType({})

@@ -21,8 +21,8 @@ from rangeland.loss import DecidedLoss, Loss, LossKind, partition_facts
 from rangeland.planning.policy import Policy
 
 SUSPECTED_MS = 5_000
-"""For how long before the deadline a loss must have been suspected, without interruption, to be
-assumed; half of the available time, if that is less."""
+"""At the deadline, a loss is assumed only if it has been suspected for this long without
+interruption, or for half of the available time if that is shorter."""
 
 
 def lost_observation(decided: DecidedLoss | Fail) -> Observation | Fail:

@@ -4,9 +4,9 @@ Keys and values of a whole chunk are decoded at once. A record that cannot be de
 reading, or it is skipped or quarantined: then it has no row, and its offset counts as lost or
 quarantined (``undecodable_rows``).
 
-A chunk that takes much memory is typed in parts. If a slice is held in one of them, it ends before
-that part, or before an earlier part if the classes of the offsets without a row are not known up to
-there.
+A chunk that takes much memory is typed in parts. If the slice is held because of a record in one
+part, it ends before that part, or earlier: before the first part whose counts by class are
+uncertain.
 
 The schemas that records were written with may have to be looked up first: then a question is
 returned among the chunks. This module asks nothing itself; ``slice_reading`` does.

@@ -135,8 +135,8 @@ class GroupLease:
             more = f" and {len(shared) - 1} more" if shared[1:] else ""
             self._warn(
                 f"{holder.client_id or holder.member_id} has joined the group {self.group} and "
-                f"reads {shared[0]}{more} with it; this run lands them as well. Give one of the "
-                "two its own group"
+                f"reads {shared[0]}{more} as its member; this run still lands them. Give one of "
+                "the two its own group"
             )
 
     # --- mirroring ----------------------------------------------------------------------

@@ -130,8 +130,8 @@ class LandingSteps:
             )
 
     def _are_files_gone(self, plan: Plan, outcome: OutcomeEvent) -> bool:
-        """Whether the outcome has not landed and never will: the store lists its files no more. If
-        it has landed, something else has replaced and removed them."""
+        """Whether the outcome has not landed and never will, because prepared files are gone. If it
+        has landed, its files were replaced and removed later."""
         target = self._context.target
         if not target.table.gone_prepared_files(outcome.data_files):
             return False
@@ -295,7 +295,7 @@ class LandingSteps:
     @contextmanager
     def _recording_losses(self) -> Iterator[None]:
         """A context that records losses in the ledger, if there is one: those that end a command
-        which moves the checkpoint. Errors are as from ``counting_landed``."""
+        which moves the checkpoint. Errors also say what ``counting_landed`` adds to them."""
         with self.counting_landed():
             try:
                 yield

@@ -3,12 +3,12 @@
 A copy of a registry (a follower in another region, a node behind a load balancer) may lack the
 newest schemas, and records with their ids are valid: a single response proves nothing. But ids
 ascend, and copies receive them in that order. So an id is unknown if the registry still does not
-have it ``CONFIRM_S`` after the records are known to have been written, and something shows that it
-is not merely late:
+have it ``CONFIRM_S`` after the records are known to have been written, and if one of these facts
+shows that it is not merely late:
 
 - the registry has a schema with a higher id;
-- or the id is more than ``FAR_IDS`` above the highest that the registry is known to have: this is
-  what bytes look like that are not an id at all, and forged ids too;
+- or the id is more than ``FAR_IDS`` above the highest that the registry is known to have, as forged
+  ids may be, and bytes that are not an id at all;
 - or the records had been in their log for ``LATE_MS`` when they were read.
 
 Otherwise nothing is decided, and the id counts as late once ``no_progress_s`` have passed. So a

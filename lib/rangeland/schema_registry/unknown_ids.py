@@ -84,8 +84,8 @@ class UnknownIds:
                     )
 
     def _asked_for_s(self, written: WrittenBefore | None) -> float:
-        """How long the registry has been asked for ids in records of this age. An id that is first
-        seen later has been due for just as long."""
+        """How long ago the registry was first asked for an id in records of this age. By then, it
+        should have had all other ids in them as well, even those that are first seen later."""
         now = self._now()
         return now - self._first_asked.setdefault(-1 if written is None else written.at_ms, now)
 

@@ -10,17 +10,18 @@ and leave out everything that the log contains.
 So the broker is believed only if what was read agrees with it. If a response that could contradict
 it is missing, or a record cannot be read, the broker is asked again.
 
-What is asked is the record with the latest timestamp (``MAX_TIMESTAMP``, Kafka 3.0 and newer). A
-broker finds it among all records on its disks, and only then applies the isolation level: if it is
-at or after the last stable offset (read_committed) or the high watermark (read_uncommitted), the
-response is that of a log without records, and not the latest record before (Kafka 3.0 to 4.0,
-``Partition.fetchOffsetForTimestamp``, since 4.0 ``ReplicaManager.fetchOffset``). The search by time
-hides its result in the same way. So both are asked read_uncommitted, whatever the job reads: an
-open transaction then hides nothing. A record that is not replicated yet still does, which shows by
-a leader's log that goes on after its high watermark: the broker is then asked again. A log without
-timestamps, or all of whose records are in remote storage, has no latest one either, and is judged
-without it. Brokers before 3.0 take the request for a time before all records, and return the first
-one: they are believed, unless that one is late or its segment has none left.
+The broker is asked for the record with the latest timestamp (``MAX_TIMESTAMP``, Kafka 3.0 and
+newer). It looks for this record among all records on its disks, and only then applies the isolation
+level: if the record is at or after the last stable offset (read_committed) or the high watermark
+(read_uncommitted), the response is that of a log without records, and not the latest record before
+that offset (Kafka 3.0 to 4.0, ``Partition.fetchOffsetForTimestamp``, since 4.0
+``ReplicaManager.fetchOffset``). The search by time hides its result in the same way. So both
+requests are read_uncommitted, whatever the job reads: an open transaction then hides nothing. A
+record that is not replicated yet is still hidden; in that case the leader's log continues after its
+high watermark, and the broker is asked again. A log without timestamps, or with all of its records
+in remote storage, has no latest record either, and is judged without it. Brokers before 3.0 take
+the request for one about a time before all records, and return the first record: they are believed,
+unless that record is late or its segment has none left.
 """
 
 from __future__ import annotations
@@ -64,10 +65,11 @@ def judge_denial(
     log: DeniedLog, times: Mapping[int, RecordTime | None]
 ) -> OffsetResult | FirstRecord | None:
     """A better result, None if the broker is believed, or the record whose time must be known
-    first. The range begins at the log's first record if that is late enough. If the latest record
-    is late enough, or deleted, or in an open transaction, where the broker finds none by time, it
-    must be asked again, unless the log has no record at all.
-    ``times``: the known times by offset, None where there is no record."""
+    first. If the log has no record, the broker is believed. If its first record is late enough, the
+    range begins there. Otherwise, the broker must be asked again if the record with the latest
+    timestamp is late enough, was deleted, or is at or after the log's end, in an open transaction.
+    In all other cases it is believed. ``times``: the known times by offset, None where there is no
+    record."""
 
     def is_late(offset: int) -> bool:
         record = times[offset]
@@ -115,7 +117,7 @@ def contradicted_denials(
     """Other results for the logs that have a record at or after the time, and for those where that
     could not be checked now. ``denied``: logs in which the broker at ``address``, their leader,
     finds none with this ``isolation``. A record in an open transaction is after the end of its log.
-    One request, if their latest timestamps agree with it."""
+    Nothing more is asked about a log whose latest timestamp is before the time."""
     latest = _latest_timestamps(brokers, address, denied)
     # A broker that does not support the request for a log cannot be checked.
     others = {

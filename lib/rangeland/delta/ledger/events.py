@@ -112,9 +112,9 @@ class OutcomeEvent(_OfPlan):
         return kind.traits.may_be_given_up and not self.has_landed_ranges
 
     def was_ended(self, kind: PlanKind) -> bool:
-        """Whether an adoption of the table has ended the plan, which is of this kind, because its
-        prepared files were gone: any other later attempt lands all that the earlier one had, unless
-        the kind allows less."""
+        """Whether an adoption has ended the plan, which is of this kind, because its prepared files
+        were gone. A later attempt that lands nothing shows this, unless plans of this kind may land
+        less than an earlier attempt did."""
         may_land_less = kind.traits.may_be_given_up or kind.traits.holds_all
         return bool(self.attempt) and not (self.has_landed_ranges or may_land_less)
 

@@ -1,13 +1,13 @@
-"""Finds where a queue begins, whatever its broker says if the topic is compacted.
+"""Finds where a queue begins. What its broker says is wrong if the topic is compacted.
 
-A broker keeps what compaction leaves of a topic in files of their own, and pulls of such a topic
-are answered from there. But where its queue begins it says by the index of the log of all topics,
-which loses its oldest messages after some days as for any topic. Taken at its word, messages that
-it still returns would be left out, or be called expired.
+A broker keeps what compaction leaves of a topic in separate files, and pulls of such a topic
+are answered from there. But it takes the queue's beginning from the index of the log that all
+topics share, which loses its oldest messages after some days, whatever the topic. If that were
+believed, messages that the broker still returns would be left out, or called expired.
 
-So where a queue does not begin at 0, the type of its topic is asked for, and if that is compacted,
-what is at 0. A broker that does not have offset 0 answers that it is too small, and one that has
-compacted the messages from there on answers with the next message.
+So if a queue does not begin at 0, the type of its topic is asked for, and if that is compacted, the
+message at offset 0. A broker that does not have offset 0 answers that it is too small; one that has
+compacted the messages there answers with the next message.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def start_search_result(responses: Sequence[m.RemotingResponse]) -> m.RemotingRe
 
 
 def _is_without_0(response: m.RemotingResponse) -> bool:
-    """Whether a pull shows that the queue does not have offset 0. That its index has no entry, or a
-    message has just been deleted, may be different a moment later."""
+    """Whether a pull shows that the queue does not have offset 0. An index without an entry, or a
+    message that has just been deleted, does not show it: this may change in a moment."""
     code = pull_code_of(response.code, response.remark, 0)
     if code.meaning is ErrorMeaning.OUT_OF_RANGE:
         return code.number == OFFSET_MOVED

@@ -1,15 +1,16 @@
 """Finds the first message of a queue at or after a time, wherever a broker says that it is.
 
-What a broker names is only where the search begins. Brokers before 5.1.1 name the message whose
-time is the closest, which may be the last one of the queue, or any of several that have the same
-time. For a topic that stores batches, newer ones too name the last batch if all are older. Which
-message that is depends on when a broker is asked, so two intervals that meet at a time could leave
-messages out.
+The message that a broker names is only where the search begins. Brokers before 5.1.1 name the
+message whose time is the closest, which may be the last one of the queue, or any of several that
+have the same time. For a topic that stores batches, newer brokers too name the last batch if all
+are older. Which message that is depends on when a broker is asked, so two intervals that meet at a
+time could leave messages out.
 
-So single messages are pulled, until one that is older is known, and that the next one is not older,
-or is the queue's end. Only their times are read; where they are, the broker's index says. Usually
-these are the message that is named and the one before it. A broker stores the messages of a queue
-in the order of its own clock. If a message cannot be pulled now, the search has no result yet.
+So single messages are pulled until the border is known: every message before it is older or
+deleted, and the next one is not older, or there is none. Only their times are read; their places
+are taken from the broker's index. Usually, the message that is named and the one before it are
+enough. A broker stores the messages of a queue in the order of its own clock. If a message cannot
+be pulled now, the search has no result yet.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from rangeland.dialects.rocketmq.pulls_in_flight import number_of
 from rangeland.dialects.rocketmq.queue_entries import MAX_OFFSET, stored_ms
 
 MAX_SEARCH_PULLS: Final = 160
-"""Away from what is named in growing steps, and back in halves, takes at most two for each bit of
-an offset. A broker that is asked more often contradicts itself."""
+"""The search moves away from the named message in growing steps, and then halves the distance: at
+most two pulls for each bit of an offset. A broker that needs more contradicts itself."""
 
 
 def next_request(search: m.TimeSearch, responses: Sequence[m.RemotingResponse]) -> m.Pull | None:
@@ -57,8 +58,8 @@ def search_result(
 @dataclass(slots=True)
 class _Bounds:
     """What is known of a queue: all messages before ``low`` are older than the time or deleted, and
-    from ``high`` on the next message is not older, or there is none. ``named``: where the broker
-    says that it is. ``failure``: why a response shows nothing."""
+    the next message at or after ``high`` is not older, or there is none. ``named``: the offset that
+    the broker names. ``failure``: why a response shows nothing."""
 
     time_ms: int
     named: int

@@ -231,7 +231,8 @@ class KafkaMember(Membership):
             while True:
                 _, code = self._coordinators.ask(group, request, code_of_commit, patience_ms)
                 # Old coordinators answer this in any generation, newer ones only to a member that
-                # has not synced. Which case it is shows once the others have their assignments.
+                # has not synced. Which of the two it is becomes clear once the others have their
+                # assignments.
                 if code.group_meaning is not GroupMeaning.REBALANCING:
                     break
                 if self._coordinators.io.now_ms() >= deadline_ms:

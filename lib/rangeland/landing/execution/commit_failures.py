@@ -99,8 +99,9 @@ def table_moved_error(moved: TableMoved) -> Conflict:
     """The error for a repair during which other writers keep committing."""
     return Conflict(
         f"could not land missing rows in {moved.path}",
-        why=f"others commit to it each time after it has been searched for those rows: {moved.why}",
-        do="run again when they have ended",
+        why="each time it had been searched for those rows, another writer committed first: "
+        f"{moved.why}",
+        do="run again when no other writer is committing",
     )
 
 
@@ -109,7 +110,7 @@ def rows_changed_error(changed: RowsChanged) -> Conflict:
     return Conflict(
         f"could not replace rows of {changed.path}",
         why=f"another writer has changed them: {changed.why}",
-        do="run again when it has ended",
+        do="run again when no other writer is changing them",
     )
 
 

@@ -154,8 +154,9 @@ def check_covers_outcome(
     receipts: Mapping[int, Receipt],
 ) -> None:
     """Raises RangeLost if a new attempt lacks ranges of the earlier one, which count as landed, and
-    Unreachable if no broker serves them now. What a plan that holds everything cannot read is still
-    in quarantine, so its outcome has the loss, and is not in the way of other plans."""
+    Unreachable if no broker serves them now. A plan that holds everything (a reread) may lack
+    ranges for other reasons: their bytes are still in quarantine, so its outcome records the
+    losses, and blocks no other plan."""
     coverage = coverage_of(one.range for one in results)
     lost = uncovered_parts([one.range for one in earlier_outcome.ranges], coverage)
     if not lost:

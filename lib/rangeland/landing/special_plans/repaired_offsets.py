@@ -104,8 +104,9 @@ def _overlaps(interval: Interval, others: Sequence[Interval]) -> bool:
 
 
 def check_can_be_replaced(outcome: OutcomeEvent, ranges: Sequence[Range]) -> None:
-    """Raises Conflict if a repair whose rows have come back has too many ranges with rows for one
-    condition. A shorter one would remove rows that the repair does not have."""
+    """Raises Conflict if rows that a repair lands have come back, and the repair has rows in more
+    ranges than one condition may list. A condition with fewer, wider ranges would remove rows that
+    the repair does not have."""
     if len(ranges) <= MAX_RANGES:
         return
     raise Conflict(

@@ -4,11 +4,11 @@ If table and ledger disagree, nothing lands until an operator has decided (see `
 Adopting means going on with this table. Whatever the ledger calls landed stays landed, and rows of
 the job's topics that the ledger does not know count as landed from now on. The decision is a plan
 of the job's own sequence that reads nothing, entered together with its outcome: if this driver dies
-before the table has it, the next run commits it as any prepared outcome. It ends a plan of that
-sequence that another driver is still reading: once a later one is in the table, its rows could not
-be committed, and later runs plan its offsets again. So it does with one whose prepared files are
-gone. Rows that are in the ledger and not in the
-table are holes, which ``backfill --missing`` lands again.
+before the table has it, the next run commits it like any prepared outcome. It ends a plan of that
+sequence that another driver is still reading: once a later plan is in the table, that plan's rows
+could not be committed, and later runs plan its offsets again. It also ends a plan whose prepared
+files are gone. Rows that are in the ledger and not in the table are holes, which
+``backfill --missing`` lands again.
 """
 
 from __future__ import annotations

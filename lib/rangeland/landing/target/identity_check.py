@@ -190,8 +190,8 @@ class IdentityCheck:
 
 def _contradiction_error(table: str, newest: PlanId, landed_last: int) -> Conflict:
     return Conflict(
-        f"the table {table} has landed {landed_last} of {newest.application}, but its ledger says "
-        f"{newest.sequence}",
+        f"the last plan of {newest.application} is {landed_last} in the table {table}, and "
+        f"{newest.sequence} in its ledger",
         why="the table's folder and _rangeland are from different times, for example because one "
         "of them was restored from a backup",
         do=f"restore both as they were at the same time, {_ADOPT}",
