@@ -119,7 +119,7 @@ def committer(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> Any:
     counts = "rangeland.landing.execution.committer.check_plan_is_not_ended"
     monkeypatch.setattr(counts, lambda *_: made.checks.append(results[0]))
     made.checks = []
-    made._context = SimpleNamespace(target=None)
+    made._target = None
     made._outcomes = SimpleNamespace(read_again=read_again)
     return made
 
@@ -127,7 +127,7 @@ def committer(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> Any:
 def commit(committer: Any) -> Any:
     plan: Any = SimpleNamespace(id="plan")
     outcome: Any = "outcome"
-    _, landed = committer._commit(plan, outcome)
+    _, landed, _ = committer._commit(plan, outcome)
     return landed
 
 

@@ -182,7 +182,8 @@ def test_an_access_list_is_up_to_the_operator_of_zookeeper(
 
 def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger() -> None:
     committer = PlanCommitter.__new__(PlanCommitter)
-    committer._context = landing_context(SimpleNamespace(table=SimpleNamespace(version=0)))
+    context = landing_context(SimpleNamespace(table=SimpleNamespace(version=0)))
+    committer._context, committer._target = context, context.target
 
     def refused(*_: object, **__: object) -> Any:
         raise AccessDenied("orders/0 may not be read", why="TOPIC_AUTHORIZATION_FAILED")

@@ -170,7 +170,7 @@ def test_rows_that_were_replaced_count_as_landed_if_their_version_cannot_be_read
     replacing.then = fail
     done = replacing.committer.finish_new(REPLACING)
     assert (done.landed.version, done.is_ours) == (None, True)
-    assert done.landed.replaced == ReplacedRange(same=100)
+    assert done.replaced == ReplacedRange(same=100)
     assert replacing.attempt_in_ledger(drivers) == 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,7 +16,6 @@ from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.table_schema.table_constraints import RecordPlace, TableConstraint
-from rangeland.delta.transaction_log.table_commit import CommittedOutcome
 from rangeland.delta.transaction_log.table_snapshot import (
     AlreadyCommitted,
     CommitRequest,
@@ -322,11 +320,10 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
     finisher = finisher_of(whole_reading(drivers, target, "mine.parquet"))
     tried: list[int] = []
 
-    def land(_plan: Plan, outcome: OutcomeEvent, differences: ReplacedRange) -> Any:
+    def land(_plan: Plan, outcome: OutcomeEvent) -> Any:
         tried.append(outcome.attempt)
         if outcome.attempt:
-            landed = cast(CommittedOutcome, target.writer.commit_outcome(outcome))
-            return replace(landed, replaced=differences)
+            return target.writer.commit_outcome(outcome)
         other.ledger.refresh()
         proved = prove(replacing, theirs.receipts)
         other.writer.prepare_outcome(
@@ -338,13 +335,13 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
     fake = SimpleNamespace(
         check_rows_inside=lambda *_: None,
         unfit=lambda *_: None,
-        differences=lambda *_: ReplacedRange(same=100),
+        differences=lambda _, outcome: ReplacedRange(same=100, changed=outcome.attempt),
         commit_outcome=land,
     )
     finisher._replacement = finisher._outcomes._replacement = cast(Any, fake)
     done = finisher.finish_new(replacing)
     assert (tried, done.landed.is_new, done.outcome.attempt) == ([0, 1], True, 1)
-    assert done.landed.replaced == ReplacedRange(same=100), (
+    assert done.replaced == ReplacedRange(same=100, changed=1), (
         "of the rows that landed, not of each try"
     )
     assert [entry.file.path for entry in done.outcome.files] == ["theirs.parquet"]

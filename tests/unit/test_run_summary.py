@@ -31,9 +31,9 @@ def held(from_offset: int, sequence: int) -> LossEvent:
 
 def committed(sequence: int, replaced: ReplacedRange | None = None) -> CommittedPlan:
     plan = Plan("orders", NAME[0], sequence, "kafka", Isolation.READ_COMMITTED, (), ())
-    landed = CommittedOutcome(sequence, is_new=True, replaced=replaced)
+    landed = CommittedOutcome(sequence, is_new=True)
     outcome: Any = SimpleNamespace(ranges=(), files=(), has_landed_ranges=False)
-    return CommittedPlan(plan, outcome, landed, recovered=False)
+    return CommittedPlan(plan, outcome, landed, recovered=False, replaced=replaced)
 
 
 def test_a_held_partition_is_shown_where_its_checkpoint_stays() -> None:

@@ -41,7 +41,6 @@ from rangeland.delta.transaction_log.table_snapshot import (
 from rangeland.error_answers import PlanStage, at_stage
 from rangeland.errors import Conflict, RangelandError, StorageFailed, TableRefused
 from rangeland.model import DataFile
-from rangeland.planning.table_audit import ReplacedRange
 
 READERS = 8
 """How many files are read at the same time."""
@@ -56,8 +55,6 @@ class CommittedOutcome:
     is_new: bool
     added: tuple[str, ...] = ()
     """The columns that this commit has added."""
-    replaced: ReplacedRange | None = None
-    """What this commit has changed, if it replaced rows that could be compared."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,8 @@ class CommittedPlan:
     landed: CommittedOutcome
     recovered: bool
     is_shared: bool = False
+    replaced: ReplacedRange | None = None
+    """What the plan has changed, if this driver replaced rows that could be compared."""
 
     @property
     def is_given_up(self) -> bool:
@@ -80,7 +82,16 @@ class CommittedPlan:
         return self.landed.is_new or self.is_shared
 
 
-Attempt = CommittedOutcome | NotCommitted | Superseded | RowsChanged | TableMoved
+@dataclass(frozen=True, slots=True)
+class RowsReplaced:
+    """The outcome is in the table, and its rows have replaced others. ``differences`` is what that
+    has changed; None if the rows could not be compared."""
+
+    landed: CommittedOutcome
+    differences: ReplacedRange | None
+
+
+Attempt = CommittedOutcome | RowsReplaced | NotCommitted | Superseded | RowsChanged | TableMoved
 """How an attempt to commit an outcome may end."""
 
 
@@ -89,6 +100,7 @@ class PlanCommitter:
 
     def __init__(self, context: LandingContext, reader: SparkPlanReader) -> None:
         self._context = context
+        self._target = context.target
         self._replacement = Replacement(context)
         self._constraints = ConstraintCheck(context)
         self._outcomes = OutcomePreparer(context, reader, self._replacement, self._constraints)
@@ -96,7 +108,7 @@ class PlanCommitter:
     def finish_new(self, plan: Plan) -> CommittedPlan:
         """Reads a plan that this driver has just entered, and commits it. A plan that can never
         succeed is given up if its kind allows that."""
-        entered = EnteredPlan(plan, self._context.target.table.version, None)
+        entered = EnteredPlan(plan, self._target.table.version, None)
         return self._finish(entered, is_new=True)
 
     def finish_entered(self, entered: EnteredPlan) -> CommittedPlan:
@@ -115,9 +127,8 @@ class PlanCommitter:
 
     def _find_given_up(self, plan: Plan) -> EnteredPlan | None:
         """The plan as it now is in the ledger, if it was given up."""
-        target = self._context.target
-        target.ledger.refresh()
-        entered = target.history.plan_with_outcome(plan)
+        self._target.ledger.refresh()
+        entered = self._target.history.plan_with_outcome(plan)
         outcome = None if entered is None else entered.outcome
         return entered if outcome is not None and outcome.is_given_up(plan.kind) else None
 
@@ -133,14 +144,14 @@ class PlanCommitter:
                 outcome, shared = self._outcomes.read_and_prepare(plan, is_new=is_new)
         check_same_plan(plan, outcome)
         check_outcome_is_not_ended(plan, outcome)
-        outcome, landed = self._commit(plan, outcome)
+        outcome, landed, replaced = self._commit(plan, outcome)
         landed = self._with_version(landed, entered)
         _log_committed(plan, outcome, landed)
         if landed.is_new:
             self._warn_of_null_times(outcome)
         recovered = not (is_new or (shared is not None and shared.with_others))
         is_shared = shared is not None
-        return CommittedPlan(plan, outcome, landed, recovered, is_shared)
+        return CommittedPlan(plan, outcome, landed, recovered, is_shared, replaced)
 
     def _warn_of_null_times(self, outcome: OutcomeEvent) -> None:
         """Warns of day or hour columns that are null. The rows have landed, so an error here is
@@ -149,7 +160,7 @@ class PlanCommitter:
         if not nulls:
             return
         try:
-            layout = self._context.target.table.schema.layout(self._context.row_schema)
+            layout = self._target.table.schema.layout(self._context.row_schema)
         except RangelandError as error:
             text = "records have landed with NULL in a column by which the table is partitioned"
             self._context.warn(f"{text}; whether their time was unusable is unknown: {error}")
@@ -157,9 +168,12 @@ class PlanCommitter:
         for text in null_time_warnings(nulls, layout):
             self._context.warn(text)
 
-    def _commit(self, plan: Plan, outcome: OutcomeEvent) -> tuple[OutcomeEvent, CommittedOutcome]:
+    def _commit(
+        self, plan: Plan, outcome: OutcomeEvent
+    ) -> tuple[OutcomeEvent, CommittedOutcome, ReplacedRange | None]:
         """Commits the outcome, or the one that counts instead: another driver's or, if this one
-        cannot be committed, the outcome of reading the plan once more."""
+        cannot be committed, the outcome of reading the plan once more. Returns it with what it has
+        changed, if this driver replaced rows that could be compared."""
         conflicts = 0
         was_read_again = False
         while True:
@@ -167,11 +181,13 @@ class PlanCommitter:
             match attempt:
                 case CommittedOutcome() as landed:
                     if not landed.is_new:
-                        check_plan_is_not_ended(self._context.target, plan)
-                    return outcome, landed
+                        check_plan_is_not_ended(self._target, plan)
+                    return outcome, landed, None
+                case RowsReplaced(landed, differences):
+                    return outcome, landed, differences
                 case Superseded(outcome=outcome):
                     continue
-            if has_landed_by_now(self._context.target, plan):
+            if has_landed_by_now(self._target, plan):
                 continue  # another driver committed it, or our own commit conflicted with itself
             match step_after_failure(plan.id, attempt, conflicts, was_read_again=was_read_again):
                 case TryAgain(why):
@@ -189,7 +205,7 @@ class PlanCommitter:
         in the table in any case."""
         if landed.version is not None:
             return landed
-        location = self._context.target.table.location
+        location = self._target.table.location
         since = entered.planned_at_version or 0
         version = landed_at(location.delta, location.uri, entered.plan.id, since)
         return replace(landed, version=version)
@@ -200,8 +216,8 @@ class PlanCommitter:
         mode = plan.kind.traits.write_mode
         if mode is WriteMode.REPAIR:
             # Everything that is checked for a repair must hold for the version that it follows.
-            self._context.target.table.refresh_same_table()
-        if self._context.target.identity.has_landed(plan.id):
+            self._target.table.refresh_same_table()
+        if self._target.identity.has_landed(plan.id):
             return CommittedOutcome(None, is_new=False)
         if (gone := self._commit_quarantine(outcome)) is not None:
             return gone
@@ -223,13 +239,13 @@ class PlanCommitter:
         if outcome.quarantine_files:
             count = count_noun(len(outcome.quarantine_files), "file")
             self._context.progress.step(f"keeping {count} in quarantine")
-        return self._context.target.quarantine.commit(outcome)
+        return self._target.quarantine.commit(outcome)
 
     def _constraint_failure(self, outcome: OutcomeEvent) -> FilesGone | RowsRefused | None:
         """The reason why these rows cannot be committed, if the table has constraints against which
         they have not been checked yet."""
         files = outcome.data_files
-        table = self._context.target.table
+        table = self._target.table
         if self._constraints.are_any and (paths := table.gone_prepared_files(files)):
             return FilesGone(paths)
         refusal = self._constraints.violation_error(files, outcome.schema_json)
@@ -238,13 +254,12 @@ class PlanCommitter:
     def _add(self, outcome: OutcomeEvent) -> Attempt:
         """Adds the rows of an outcome to the table."""
         self._context.progress.step(_step_text(outcome))
-        return self._context.target.writer.commit_outcome(outcome)
+        return self._target.writer.commit_outcome(outcome)
 
     def _repair(self, plan: Plan, outcome: OutcomeEvent) -> Attempt:
         """Adds the rows of a repair. If something else has brought back rows at their offsets in
         the meantime, they replace those. The version that the commit follows shows whether this is
         so."""
-        target = self._context.target
         self._context.progress.step(_step_text(outcome))
         if (failure := self._file_failure(outcome)) is not None:
             return failure
@@ -252,31 +267,31 @@ class PlanCommitter:
         if self._replacement.has_rows_of(ranges):
             check_can_be_replaced(outcome, ranges)
             return self._replacement.commit_outcome(ranges, outcome)
-        return target.writer.commit_outcome(
+        return self._target.writer.commit_outcome(
             outcome,
-            target.table.gone_files(),
-            expected_version=target.table.version if ranges else None,
+            self._target.table.gone_files(),
+            expected_version=self._target.table.version if ranges else None,
         )
 
     def _replace(self, plan: Plan, outcome: OutcomeEvent) -> Attempt:
         """Puts the rows of an outcome in place of those in the table, unless the plan was given
         up."""
-        target = self._context.target
         if outcome.is_given_up(plan.kind):
             self._context.warn(f"{plan.application} was given up: the rows in the table stay")
-            return target.writer.commit_outcome(outcome)
+            return self._target.writer.commit_outcome(outcome)
         if (failure := self._file_failure(outcome)) is not None:
             return failure
         differences = self._differences(plan, outcome)
         self._context.progress.step("replacing rows")
         try:
-            return self._replacement.commit_outcome(plan.ranges, outcome, differences)
+            done = self._replacement.commit_outcome(plan.ranges, outcome)
         except StorageFailed as error:
             return self._judge_failed_replacement(plan, outcome, error)
+        return RowsReplaced(done, differences) if isinstance(done, CommittedOutcome) else done
 
     def _file_failure(self, outcome: OutcomeEvent) -> FilesGone | FilesUnfit | None:
         """The reason why Spark cannot read the prepared files and write their rows, if any."""
-        if paths := self._context.target.table.gone_prepared_files(outcome.data_files):
+        if paths := self._target.table.gone_prepared_files(outcome.data_files):
             return FilesGone(paths)
         return self._replacement.unfit(outcome)
 
@@ -286,9 +301,9 @@ class PlanCommitter:
         """Decides whether a replacement that failed was committed after all. If it was not, and
         failed because files of the table are gone, gives the plan up; otherwise raises the
         error."""
-        if has_landed_by_now(self._context.target, plan):
+        if has_landed_by_now(self._target, plan):
             return CommittedOutcome(None, is_new=False)
-        gone = self._context.target.table.gone_files()
+        gone = self._target.table.gone_files()
         files = [file for file in gone if names_file(error, file.path)]
         if not files:
             raise error

@@ -100,7 +100,7 @@ def _range_results(landed: Iterable[CommittedPlan]) -> tuple[RangeResult, ...]:
 
 def _replaced_rows(landed: Iterable[CommittedPlan]) -> ReplacedRange | None:
     """The changes that replacements have made, if these are known for any of them."""
-    changes = [f.landed.replaced for f in landed if f.landed.replaced is not None]
+    changes = [f.replaced for f in landed if f.replaced is not None]
     return sum(changes, ReplacedRange()) if changes else None
 
 

@@ -58,10 +58,11 @@ class Replacement:
 
     def __init__(self, context: LandingContext) -> None:
         self._context = context
+        self._target = context.target
 
     def differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange:
         """The changes that replacing the table's rows with this outcome would make."""
-        table = self._context.target.table
+        table = self._target.table
         change = table.change_by(outcome.schema_json)
         old, new, where = self._swap(plan.ranges, outcome, change)
         by_broker = any(r.partition.broker for r in plan.ranges)
@@ -70,7 +71,7 @@ class Replacement:
     def ranges_of_repair(self, plan: Plan, outcome: OutcomeEvent) -> list[Range]:
         """The offsets at which a repair has rows, which its commit may replace. If there are many
         ranges, they may be joined across offsets at which no landing has a row."""
-        history = self._context.target.history
+        history = self._target.history
         losses = [event.loss for event in history.losses(plan.id) if event.plan_hash]
         in_files = self._offsets_in_files(outcome) if are_rows_unrecorded(outcome) else None
         ranges = ranges_with_rows(outcome, losses, in_files)
@@ -82,7 +83,7 @@ class Replacement:
 
     def _offsets_in_files(self, outcome: OutcomeEvent) -> dict[Partition, list[Interval]]:
         """The offsets of the rows in an outcome's files."""
-        table = self._context.target.table
+        table = self._target.table
         path = table.location.uri
         change = table.change_by(outcome.schema_json)
         schema = table.schema.schema_of_files(change)
@@ -99,14 +100,14 @@ class Replacement:
         """Whether the table had rows of these ranges when it was last looked at."""
         if not ranges:
             return False
-        rows = self._frame(version=self._context.target.table.version)
+        rows = self._frame(version=self._target.table.version)
         parts = (ranges[i : i + MAX_RANGES] for i in range(0, len(ranges), MAX_RANGES))
         return any(has_rows(rows, self._condition(rows, part)) for part in parts)
 
     def check_rows_inside(self, plan: Plan, files: Sequence[WrittenFile]) -> None:
         """Raises TableRefused if new rows lie outside the ranges to replace: a transform has
         changed the columns that identify their offsets."""
-        table = self._context.target.table
+        table = self._target.table
         new_files = [f.file for f in files]
         schema = table.schema.schema_of_files()
         new = prepared_frame(self._context.spark, table.location.uri, new_files, schema)
@@ -122,23 +123,20 @@ class Replacement:
 
     def unfit(self, outcome: OutcomeEvent) -> table_commit.FilesUnfit | None:
         """Why an outcome's files do not fit the table as it is now, if they do not."""
-        table = self._context.target.table
+        table = self._target.table
         misfits = table.change_by(outcome.schema_json, outcome.data_files).misfits
         return table_commit.FilesUnfit(misfits[0]) if misfits else None
 
     def commit_outcome(
-        self,
-        ranges: Sequence[Range],
-        outcome: OutcomeEvent,
-        differences: ReplacedRange | None = None,
+        self, ranges: Sequence[Range], outcome: OutcomeEvent
     ) -> table_commit.CommittedOutcome | table_commit.NotCommitted | RowsChanged:
         """Replaces the table's rows in these ranges with those of an outcome that is not in the
         table yet, unless another writer has changed the rows first. It is done in one commit, which
-        also adds the columns that the table lacks. ``differences`` is what that changes, if known.
-        Spark does not say which version the commit made."""
-        table = self._context.target.table
+        also adds the columns that the table lacks. Spark does not say which version the commit
+        made."""
+        table = self._target.table
         path = table.location.uri
-        self._context.target.writer.set_ledger_property()
+        self._target.writer.set_ledger_property()
         with lock_table(path):
             if paths := table.gone_prepared_files(outcome.data_files):
                 return table_commit.FilesGone(paths)
@@ -150,14 +148,13 @@ class Replacement:
             changed = replace_rows(new, path, where, outcome.plan_id, evolves=change.is_any)
             if changed is not None:
                 return changed
-        added = tuple(change.added)
-        return table_commit.CommittedOutcome(None, True, added, differences)
+        return table_commit.CommittedOutcome(None, is_new=True, added=tuple(change.added))
 
     def _swap(
         self, ranges: Sequence[Range], outcome: OutcomeEvent, change: SchemaChange
     ) -> tuple[Any, Any, str]:
         """The table's rows, the new ones, and the condition for the rows that they replace."""
-        table = self._context.target.table
+        table = self._target.table
         path = table.location.uri
         old = self._frame(all_files=True)
         schema = table.schema.schema_of_files(change)
@@ -165,7 +162,7 @@ class Replacement:
         return old, new, self._condition(old, ranges)
 
     def _frame(self, *, version: int | None = None, all_files: bool = False) -> Any:
-        table = self._context.target.table
+        table = self._target.table
         return table_frame(
             self._context.spark,
             table.location.uri,
@@ -176,7 +173,7 @@ class Replacement:
 
     def _condition(self, rows: Any, ranges: Sequence[Range]) -> str:
         """The condition for the rows of these ranges."""
-        return condition(rows, ranges, self._context.target.table.log_columns)
+        return condition(rows, ranges, self._target.table.log_columns)
 
 
 def check_rows_can_be_replaced(spark: SparkSession, table: TargetTable) -> None:
