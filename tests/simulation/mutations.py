@@ -24,7 +24,7 @@ PLANS_AND_LEDGER = (
     Mutation(
         "a plan is entered whoever came first",
         Change(
-            "delta.ledger.ledger_table:Ledger.enter",
+            "delta.ledger.ledger_table:Ledger._row_of",
             "if self.entered() != expected:",
             "expected = self.entered()\n    if False:",
         ),
@@ -68,14 +68,14 @@ PLANS_AND_LEDGER = (
     Mutation(
         "later plans forget the plans that are not in the table",
         Change(
-            "delta.ledger.ledger_table:Ledger.enter",
+            "delta.ledger.ledger_table:Ledger._row_of",
             "unfinished = tuple(dict.fromkeys([*unfinished, *self.view.without_outcome()]))",
             "unfinished = ()",
         ),
     ),
     Mutation(
         "a plan forgets what had landed before",
-        Change("delta.ledger.ledger_table:Ledger.enter", "covered=covered", "covered={}"),
+        Change("delta.ledger.ledger_table:Ledger._row_of", "covered=covered", "covered={}"),
     ),
     Mutation(
         "what has landed is landed again",

@@ -158,9 +158,11 @@ def test_a_plan_that_is_entered_with_its_outcome_ends_earlier_ones(
     assert (reader.entered(), stale.entered()) == (2, 2)
     adopted = plan(2, 20, 30)
     assert ledger.append_part(part(plan(1, 0, 10), 1, 0, 4))
-    assert not stale.enter(adopted, 2, [], outcome(adopted)), "something was written meanwhile"
+    assert not stale.enter_with_outcome(adopted, outcome(adopted), 2), (
+        "something was written meanwhile"
+    )
     assert stale.view.plan(PlanId(APP, 2)) is None
-    assert stale.enter(adopted, 2, [PlanId(APP, 1)], outcome(adopted))
+    assert stale.enter_with_outcome(adopted, outcome(adopted), 2, [PlanId(APP, 1)])
     assert stale.view.possibly_unfinished() == (PlanId(BACKFILL, 1), PlanId(APP, 2))
     for late in (reader, ledger):
         with pytest.raises(Conflict, match="was ended while it was being read"):

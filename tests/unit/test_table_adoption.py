@@ -122,7 +122,9 @@ def test_an_adoption_that_another_driver_committed_has_the_version_of_that_commi
 
 def test_an_adoption_without_an_outcome_is_set_aside_by_another_one(drivers: Drivers) -> None:
     """As earlier versions could leave one in a ledger."""
-    assert drivers.another().writer._enter(ADOPTION, [])
+    earlier = drivers.another()
+    event = earlier.writer._event_of(ADOPTION)
+    assert earlier.ledger.require().enter(event, earlier.ledger.entered)
     (left,) = unfinished(drivers)
     with pytest.raises(Conflict) as caught:
         finisher_of(reading_of(drivers.another())).finish_entered(left)

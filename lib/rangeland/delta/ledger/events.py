@@ -59,8 +59,8 @@ class _OfPlan:
 
 @dataclass(frozen=True, slots=True)
 class PlanEvent(_OfPlan):
-    """A plan that has been entered. ``Ledger.enter`` fills in ``entered``, ``covered`` and
-    ``unfinished``."""
+    """A plan that has been entered. ``Ledger`` fills in ``entered``, ``covered`` and
+    ``unfinished`` then."""
 
     plan_hash: str
     ranges: tuple[Range, ...]

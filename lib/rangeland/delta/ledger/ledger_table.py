@@ -138,40 +138,57 @@ class Ledger:
 
     # --- writing ------------------------------------------------------------------------
 
-    def enter(
-        self,
-        plan: PlanEvent,
-        expected: int,
-        unfinished: Sequence[PlanId] = (),
-        outcome: OutcomeEvent | None = None,
-        gone: Sequence[OutcomeEvent] = (),
-    ) -> bool:
+    def enter(self, plan: PlanEvent, expected: int, unfinished: Sequence[PlanId] = ()) -> bool:
         """Enters the plan as number ``expected + 1``. False if another plan has that number: then
         refresh, compute the coverage and plan again. ``unfinished`` are the
-        ``possibly_unfinished`` plans that the table lacks: later planners check them too.
-        ``outcome`` is that of a plan that reads nothing, which is never seen without it. Such a
-        plan ends all earlier ones of its application that have no outcome, and they can get none;
-        also those with the outcomes ``gone``, which are in the ledger and can no longer land: each
-        gets a further attempt that lands nothing. It is also refused if anything else was written
-        since the ledger was read."""
-        if self.entered() != expected:
-            self.refresh()
+        ``possibly_unfinished`` plans that the table lacks: later planners check them too."""
+        row = self._row_of(plan, expected, unfinished)
+        return row is not None and self._append((PLANS, row.entered), [row])
+
+    def enter_with_outcome(
+        self,
+        plan: PlanEvent,
+        outcome: OutcomeEvent,
+        expected: int,
+        unfinished: Sequence[PlanId] = (),
+        gone: Sequence[OutcomeEvent] = (),
+    ) -> bool:
+        """Enters a plan as ``enter`` does, with its outcome. ``outcome``: that of a plan that reads
+        nothing; both are entered in one commit. Such a plan ends the earlier plans of its
+        application that have no outcome: none can be written for them any more. It also ends the
+        plans of the outcomes ``gone``, which can no longer land: each gets a further attempt that
+        lands nothing. Also returns False, and enters nothing, if the ledger no longer has the
+        outcomes ``gone`` or if anything else was written since the ledger was read."""
+        row = self._row_of(plan, expected, unfinished, gone)
+        if row is None:
             return False
-        if any(self.view.outcome(one.plan_id) != one for one in gone):
-            return False
-        covered = self.view.coverage(gone)
-        unfinished = tuple(dict.fromkeys([*unfinished, *self.view.without_outcome()]))
-        transaction = (PLANS, expected + 1)
-        row = replace(plan, entered=expected + 1, covered=covered, unfinished=unfinished)
-        if outcome is None:
-            return self._append(transaction, [row])
         ended = [p for p in self.view.without_outcome() if p.application == plan.application]
         ended += [one.plan_id for one in gone]
-        row = replace(row, unfinished=tuple(p for p in unfinished if p not in ended))
+        row = replace(row, unfinished=tuple(p for p in row.unfinished if p not in ended))
         fence = {_outcomes_of(plan.application): plan.sequence}
         empty = [_empty_attempt_after(one, outcome.written_at_ms) for one in gone]
         fence |= dict(map(_transaction_of, empty))
+        transaction = (PLANS, row.entered)
         return self._append(transaction, [row], [outcome], *([one] for one in empty), fence=fence)
+
+    def _row_of(
+        self,
+        plan: PlanEvent,
+        expected: int,
+        unfinished: Sequence[PlanId],
+        gone: Sequence[OutcomeEvent] = (),
+    ) -> PlanEvent | None:
+        """The plan as number ``expected + 1``, with what had landed without ``gone`` and what was
+        unfinished. None if another plan has that number, or the ledger has other outcomes than
+        ``gone``."""
+        if self.entered() != expected:
+            self.refresh()
+            return None
+        if any(self.view.outcome(one.plan_id) != one for one in gone):
+            return None
+        covered = self.view.coverage(gone)
+        unfinished = tuple(dict.fromkeys([*unfinished, *self.view.without_outcome()]))
+        return replace(plan, entered=expected + 1, covered=covered, unfinished=unfinished)
 
     def prepare_outcome(self, outcome: OutcomeEvent, losses: Sequence[LossEvent] = ()) -> bool:
         """Writes the outcome of a plan, with its losses in the same commit. False if the plan

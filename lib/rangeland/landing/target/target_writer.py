@@ -43,7 +43,7 @@ from rangeland.logging_setup import partition_fields
 from rangeland.loss import DecidedLoss, Loss
 from rangeland.model import Counts, Partition
 from rangeland.planning.log_identity import Fingerprints
-from rangeland.planning.plan import Plan, contradiction
+from rangeland.planning.plan import Plan, PlanId, contradiction
 from rangeland.planning.slice_receipt import RangeResult, Receipt, TaskResult, WrittenFile
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,11 @@ class TargetWriter:
         reading of it could be proved."""
         if (why := contradiction(plan)) is not None:
             raise Bug(f"the plan {plan.id} contradicts itself", why=why)
-        return self._enter(plan, unfinished)
+        ledger = self._ledger.require()
+        event = self._event_of(plan)
+        is_entered = ledger.enter(event, self._ledger.entered, _ids_of(unfinished))
+        _log_entry(plan, is_entered=is_entered)
+        return is_entered
 
     def enter_adoption(
         self,
@@ -101,16 +105,16 @@ class TargetWriter:
         first."""
         ranges = tuple(RangeResult(r, Counts(landed=r.width)) for r in plan.ranges)
         outcome = replace(self._empty_outcome(plan, 0), ranges=ranges)
-        return outcome if self._enter(plan, unfinished, outcome, gone) else None
-
-    def _enter(
-        self,
-        plan: Plan,
-        unfinished: Sequence[EnteredPlan],
-        outcome: OutcomeEvent | None = None,
-        gone: Sequence[OutcomeEvent] = (),
-    ) -> bool:
         ledger = self._ledger.require()
+        event = self._event_of(plan)
+        entered = self._ledger.entered
+        names = _ids_of(unfinished)
+        is_entered = ledger.enter_with_outcome(event, outcome, entered, names, gone)
+        _log_entry(plan, is_entered=is_entered)
+        return outcome if is_entered else None
+
+    def _event_of(self, plan: Plan) -> PlanEvent:
+        """The plan as an event, after making sure that the ledger has columns for it."""
         event = PlanEvent(
             application=plan.application,
             job=plan.job,
@@ -123,11 +127,7 @@ class TargetWriter:
             table_id=self._table.table_id,
         )
         self._ledger.add_columns_if_lacking()
-        names = [u.plan.id for u in unfinished]
-        is_entered = ledger.enter(event, self._ledger.entered, names, outcome, gone)
-        text = "Entered plan %s" if is_entered else "Did not enter plan %s: another came first"
-        logger.info(text, plan.id)
-        return is_entered
+        return event
 
     def prepare_outcome(
         self,
@@ -301,6 +301,15 @@ class TargetWriter:
             attempt=attempt,
             table_id=self._table.table_id,
         )
+
+
+def _ids_of(unfinished: Iterable[EnteredPlan]) -> list[PlanId]:
+    return [entered.plan.id for entered in unfinished]
+
+
+def _log_entry(plan: Plan, *, is_entered: bool) -> None:
+    text = "Entered plan %s" if is_entered else "Did not enter plan %s: another came first"
+    logger.info(text, plan.id)
 
 
 def _with_leader(result: RangeResult, leaders: Mapping[Partition, str]) -> RangeResult:
