@@ -44,9 +44,10 @@ def has_landed_by_now(target: LandingTarget, plan: Plan) -> bool:
 
 def check_plan_is_not_ended(target: LandingTarget, plan: Plan) -> None:
     """Raises Conflict if an adoption has ended a plan that this driver has seen prepared: the table
-    has a later sequence then, and not its rows."""
-    target.ledger.refresh()
-    entered = target.history.plan_with_outcome(plan)
+    has a later sequence then, and not its rows. After any other error, it is unknown."""
+    with at_stage(PlanStage.UNCONFIRMED):
+        target.ledger.refresh()
+        entered = target.history.plan_with_outcome(plan)
     if entered is not None and entered.outcome is not None:
         check_outcome_is_not_ended(plan, entered.outcome)
 
