@@ -147,7 +147,7 @@ TABLE = (
     Mutation(
         "a repair counts as whole whatever it leaves missing",
         Change(
-            "landing.target.row_removal:_last_planned_at",
+            "landing.target.row_removal:_last_planned_at_version",
             "if not _is_repair(event) or _has_repaired_all(table, ledger, event):",
             "if True:",
         ),
