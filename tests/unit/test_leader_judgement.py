@@ -237,6 +237,16 @@ def test_a_partition_of_a_broker_that_is_silent_is_unreachable_and_not_unknown()
     assert found.unreachable.keys() == {of_a}
 
 
+def test_a_partition_that_a_replica_serves_is_not_unreachable() -> None:
+    served, unlisted, leaderless = (Partition("t", number, "a") for number in range(3))
+    leaders = {served: Leader(B2, is_replica=True), leaderless: Leader(None, is_replica=True)}
+    topic = replace(topic_of(ErrorMeaning.OK), leaders=leaders)
+    found = judge_metadata(ClusterView((), {"t": topic}), [served, unlisted, leaderless], [])
+    assert found.leaders == leaders
+    assert found.unreachable.keys() == {unlisted, leaderless}
+    assert found.unknown == frozenset()
+
+
 def leader_seen(
     state: SliceState, leader: Leader | None, *, is_unknown: bool = False
 ) -> Observation:

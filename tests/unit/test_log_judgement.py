@@ -112,6 +112,30 @@ def test_a_broker_that_is_down_confirms_nothing(evidence: LogEvidence) -> None:
     assert judge_logs({P: MARK}, evidence) == Unconfirmed(P, "its broker does not answer")
 
 
+def test_a_log_that_is_read_from_a_replica_is_surveyed_though_its_broker_did_not_list_it() -> None:
+    """As a RocketMQ queue whose master is down: its slave may not know all queues, but has this
+    one."""
+    of_a, of_b = (Partition("orders", 0, broker) for broker in ("a", "b"))
+    replica, master = Leader(Address("a-2", 1), is_replica=True), Leader(Address("b", 1))
+    absent = AbsentPartitions(answered_brokers=frozenset({"b"}))
+    metadata = LogEvidence(
+        {of_a: replica, of_b: master}, absent, {of_a: 7, of_b: 8}, {of_a: 99, of_b: 99}
+    )
+    marks = {of_a: NAMELESS, of_b: NAMELESS}
+    assert judge_logs(marks, metadata) == AskSurvey(marks)
+    logs = {p: LogState(p, leader, 0, 100) for p, leader in metadata.leaders.items()}
+    surveyed = replace(metadata, survey=Survey(0, logs, absent=absent))
+    assert judge_logs(marks, surveyed) == AskFingerprints(metadata.leaders)
+    same = replace(surveyed, fingerprints=metadata.fingerprints_before)
+    assert judge_logs(marks, same) == Unchanged()
+    other = replace(surveyed, fingerprints={of_a: 6, of_b: 8})
+    assert judge_logs(marks, other) == OtherBytes(of_a)
+    gone = replace(metadata, leaders={of_b: master})
+    unlisted = replace(same, leaders=gone.leaders, survey=Survey(0, {of_b: logs[of_b]}))
+    assert judge_logs(marks, gone) == AskSurvey({of_b: NAMELESS})
+    assert judge_logs(marks, unlisted) == Unconfirmed(of_a, "its broker does not answer")
+
+
 def test_a_loss_is_reported_although_another_broker_is_down() -> None:
     evidence = replace(elected(), absent=AbsentPartitions(unreachable={Q: "no leader"}))
     assert judge_logs({P: MARK, Q: MARK}, evidence) == AskSurvey({P: MARK})

@@ -49,7 +49,9 @@ def judge_metadata(
     answered = (topic for topic in view.topics.values() if topic.meaning is ErrorMeaning.OK)
     leaders = {p: leader for topic in answered for p, leader in topic.leaders.items()}
     absent = absent_brokers(view, named_brokers)
-    unreachable = {p: why for p in partitions if (why := absent.why_unreachable(p))}
+    led = {p for p, leader in leaders.items() if leader.address is not None}
+    unled = (p for p in partitions if p not in led)
+    unreachable = {p: why for p in unled if (why := absent.why_unreachable(p))}
     unnamed = [p for p in partitions if p not in leaders and p not in unreachable]
     unknown = frozenset(p for p in unnamed if _is_unknown(view, p))
     return FoundLeaders(leaders, unknown, unreachable, view.answered_by)

@@ -146,9 +146,13 @@ LogJudgement = FinalJudgement | AskSurvey | AskFingerprints
 def judge_logs(marks: Mapping[Partition, LogMark], evidence: LogEvidence) -> LogJudgement:
     """Whether the logs with these marks are still the same. A log only counts as the same
     if there is evidence that it is."""
-    unconfirmed = unconfirmed_partitions(marks, evidence.leaders)
+    leaders, absent = evidence.leaders, evidence.absent
+    unconfirmed = unconfirmed_partitions(marks, leaders)
+    # A replica may be read although its broker, as a whole, did not list its partitions.
     served = {
-        p: marks[p] for p in sorted(unconfirmed) if evidence.absent.why_unreachable(p) is None
+        p: marks[p]
+        for p in sorted(unconfirmed)
+        if p in leaders or absent.why_unreachable(p) is None
     }
     if served:
         if (survey := evidence.survey) is None:
