@@ -2,8 +2,7 @@
 
 A *Bound* is a request; an *Offset* (plain ``int``) is what it was resolved to. The two are never
 mixed, and the -1 and -2 of the protocols never leave ``dialects/``. ``from_offset`` is inclusive
-and ``until_offset`` exclusive everywhere. Sizes are in bytes, instants in milliseconds since 1970
-(UTC).
+and ``until_offset`` exclusive everywhere. Sizes are in bytes, instants in ms since 1970 (UTC).
 """
 
 from __future__ import annotations
@@ -216,8 +215,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class OffsetLookups:
-    """The offsets that the cluster reports for the bounds of a job, for partitions that have
-    logs."""
+    """The offsets that the cluster reports for the bounds of a job in its logs."""
 
     for_times: Mapping[tuple[Partition, int], int | None] = field(default_factory=dict)
     """The offset for each (partition, time_ms); None if no record is that late."""
@@ -243,10 +241,11 @@ class AbsentPartitions:
     unseen_topics: frozenset[str] = frozenset()
     """Topics that do not exist or are not visible to this client."""
     answered_brokers: frozenset[str] = frozenset()
-    """The brokers that answered, if brokers have names; nothing is known about the partitions of
-    the others."""
+    """The brokers that listed all of their partitions, if brokers have names."""
     unanswered_brokers: Mapping[str, str] = field(default_factory=dict)
     """The brokers that did not answer, and why, if brokers have names."""
+    partly_listed_brokers: Mapping[str, str] = field(default_factory=dict)
+    """The brokers that may have listed some of their partitions only, and why."""
 
     def why_unreachable(self, partition: Partition) -> str | None:
         """The reason why a partition has no leader now, or why the only broker that knows it does
@@ -255,7 +254,8 @@ class AbsentPartitions:
             return self.unreachable[partition]
         if partition.broker == "" or partition.broker in self.answered_brokers:
             return None
-        why = self.unanswered_brokers.get(partition.broker, "no broker of that name is registered")
+        reasons = {**self.partly_listed_brokers, **self.unanswered_brokers}
+        why = reasons.get(partition.broker, "no broker of that name is registered")
         return f"broker {partition.broker}: {why}"
 
 

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from rangeland.cli import command_line
+from rangeland.dialects.cluster_values import ClusterView, TopicView
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import JobFileError, UsageError
 from rangeland.job import Job
 from rangeland.job.value_parsers import parse_bounds
@@ -27,6 +29,7 @@ from rangeland.model import (
 from rangeland.planning.log_reach import PartitionReach, can_be_awaited, reach, times_awaited
 from rangeland.progress_events import NoProgress
 from rangeland.queries import reached_check
+from rangeland.survey.wanted_partitions import absent_brokers
 
 T = 1_769_839_200_000  # 2026-01-31T06:00:00Z
 AT_T = "2026-01-31T06:00:00Z"
@@ -173,6 +176,67 @@ def test_a_partition_of_a_silent_broker_is_waited_for_if_it_is_listed() -> None:
     for number in ("0", "1"):  # on any broker
         names = {p.partition: p.why for p in reach(parse_bounds({"orders": {number: 9}}), seen, T)}
         assert names[Partition("orders", int(number))] == "broker b: refused"
+
+
+REPLICA = Leader(Address("a-2", 1), is_replica=True)
+
+
+def view_of(registered: tuple[str, ...], **leaders: dict[Partition, Leader]) -> ClusterView:
+    topics = {
+        name: TopicView(name, ErrorMeaning.OK, "", leaders=each) for name, each in leaders.items()
+    }
+    return ClusterView((), topics, registered=frozenset(registered))
+
+
+ON_A, ON_B = Partition("orders", 0, "a"), Partition("orders", 0, "b")
+
+
+@pytest.mark.parametrize(
+    ("view", "source"),
+    [
+        (view_of((), orders={ON_A: REPLICA}), "topics: [orders]"),
+        # Broker b has no topic that the job reads.
+        (
+            view_of(("a",), orders={ON_A: LEADER}, other={Partition("other", 0, "b"): REPLICA}),
+            "topic_pattern: ord.*",
+        ),
+    ],
+)
+@pytest.mark.parametrize("until", [AT_T, '{"orders": {"0": 9}}', '{"orders": {"a-0": 9}}'])
+def test_what_a_replica_has_is_reached_and_what_it_lacks_is_waited_for(
+    view: ClusterView, source: str, until: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica never has more than its leader."""
+    for end, code in ((9, 0), (8, 75)):
+        seen = replace(
+            survey({ON_A: end}, {ON_A: 8 if end == 9 else None}), absent=absent_brokers(view, ())
+        )
+        monkeypatch.setattr(reached_check, "survey_of", lambda *_, seen=seen: seen)
+        job = tmp_path / "orders.yaml"
+        job.write_text(YAML.replace("topics: [orders]", f"{source}, dialect: rocketmq"))
+        assert command_line.main(["reached", str(job), "--until", until]) == code
+
+
+@pytest.mark.parametrize("listed", ["1", "a-1", "b-1"])
+def test_a_partition_that_a_replica_does_not_list_is_waited_for(listed: str) -> None:
+    """The replica may not know all partitions of its broker."""
+    absent = absent_brokers(view_of((), orders={ON_A: REPLICA, ON_B: REPLICA}), ())
+    seen = replace(survey({ON_A: 9, ON_B: 9}, {}), absent=absent)
+    (found,) = reach(parse_bounds({"orders": {listed: 9}}), seen, T)
+    assert (found.state, found.end_offset) == ("waiting", None)
+    assert found.why.startswith("broker b" if listed == "b-1" else "broker a")
+    assert "only a replica of it is up" in found.why
+
+
+def test_a_broker_without_any_leader_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = replace(view_of((), orders={ON_A: REPLICA}), unreachable=SILENT)
+    seen = replace(survey({ON_A: 9}, {ON_A: 8}), absent=absent_brokers(view, ("b",)))
+    monkeypatch.setattr(reached_check, "survey_of", lambda *_: seen)
+    job = tmp_path / "orders.yaml"
+    job.write_text(YAML.replace("topics: [orders]", "topics: [orders], dialect: rocketmq"))
+    assert command_line.main(["reached", str(job), "--until", AT_T]) == 75
 
 
 def test_a_listed_partition_that_is_nowhere_is_a_mistake_during_an_election() -> None:

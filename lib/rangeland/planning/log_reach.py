@@ -17,7 +17,7 @@ None of this proves that nothing older will come: producers may write any timest
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,7 +30,7 @@ from rangeland.model import (
     Partition,
     Survey,
 )
-from rangeland.planning.bound_resolution import check_partitions_are_known
+from rangeland.planning.bound_resolution import check_partitions_are_known, named_in
 
 ReachState = Literal["reached", "idle", "waiting"]
 
@@ -96,20 +96,25 @@ def reach(
 
 def _unasked_partitions(until: Bounds, survey: Survey) -> dict[Partition, str]:
     """The partitions that ``until`` names and the survey could not ask, and why."""
+    asked = named_in(survey.logs.keys())
     return {
         partition: why
         for partition in {*survey.absent.unreachable, *until.listed}
         if partition not in survey.logs
         and until.of(partition) is not None
-        and (why := _why_unasked(partition, survey.absent))
+        and (why := _why_unasked(partition, survey.absent, asked))
     }
 
 
-def _why_unasked(partition: Partition, absent: AbsentPartitions) -> str | None:
+def _why_unasked(
+    partition: Partition, absent: AbsentPartitions, asked: Set[Partition]
+) -> str | None:
     why = absent.why_unreachable(partition)
     if why is None and partition.broker == "":
         # Listed without a broker, it is also a partition of each broker that did not answer.
         silent = absent.unanswered_brokers
+        if partition not in asked:
+            silent = {**absent.partly_listed_brokers, **silent}
         return "; ".join(f"broker {name}: {reason}" for name, reason in silent.items()) or None
     return why
 

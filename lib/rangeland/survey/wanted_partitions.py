@@ -239,14 +239,16 @@ def _check_partitions_exist(topic: TopicView, only: Sequence[int | str]) -> None
 
 def absent_brokers(view: ClusterView, named_brokers: Iterable[str]) -> AbsentPartitions:
     """Which brokers answered according to a view, and which did not: where each broker has its own
-    partitions, nothing is known about the partitions of the latter. A replica may not know all that
-    its broker has."""
+    partitions, nothing is known about the partitions of the latter. A replica may not list all that
+    its broker has, though what it lists is there."""
     leaders = [pair for topic in view.topics.values() for pair in topic.leaders.items()]
     leading = {p.broker for p, leader in leaders if not leader.is_replica} - {""}
     answered = set(named_brokers) - view.unreachable.keys() | leading | view.registered
-    replicas = {p.broker: "only a replica of it is up" for p, x in leaders if x.is_replica}
+    replicated = {p.broker for p, leader in leaders if leader.is_replica} - answered
     return AbsentPartitions(
-        answered_brokers=frozenset(answered), unanswered_brokers=replicas | dict(view.unreachable)
+        answered_brokers=frozenset(answered),
+        unanswered_brokers=dict(view.unreachable),
+        partly_listed_brokers=dict.fromkeys(replicated, "only a replica of it is up"),
     )
 
 
