@@ -8,6 +8,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import closing as closing_afterwards
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -24,6 +25,8 @@ from rangeland.connection.tls import tls_context
 from rangeland.dialects.dialect import dialect_names, load_dialect
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import BrokerRequest
+from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.messages import TOPIC_CONFIG, StartSearch
 from rangeland.errors import (
     AccessDenied,
     JobFileError,
@@ -31,7 +34,7 @@ from rangeland.errors import (
     RemoteProtocolError,
     Unreachable,
 )
-from rangeland.model import Address
+from rangeland.model import Address, Partition
 from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.wire.encoding import encode
@@ -127,6 +130,28 @@ def length_of(length: int) -> Reply:
 
 def closing(_: bytes) -> None:
     return None
+
+
+def test_a_frame_may_complete_several_messages() -> None:
+    """As where all queues of a topic wait for its type."""
+    types: list[int] = []
+
+    def answer(request: bytes) -> bytes:
+        asked = read_frame(memoryview(request))
+        types.extend([asked.code] if asked.code == TOPIC_CONFIG else ())
+        told = Frame(0, asked.opaque, RESPONSE, "", {"offset": "50"}, b'{"attributes": {}}')
+        return framed(b"".join(bytes(part) for part in write_frame(told)))
+
+    with peer(answer) as address:
+        settings = replace(settings_of(address), dialect="rocketmq")
+        connection = BrokerConnection(address, load_dialect("rocketmq"), settings)
+        with closing_afterwards(connection):
+            for number in range(3):
+                connection.send(BrokerRequest(StartSearch(Partition("t", number, "a"))))
+            found = [connection.receive() for _ in range(3)]
+    assert [response.fields["offset"] for response in found] == ["50"] * 3
+    assert [response.request.about.number for response in found] == [0, 1, 2]
+    assert types == [TOPIC_CONFIG]
 
 
 # --- lengths --------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ names a later offset.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -90,6 +91,70 @@ def test_nothing_more_is_asked_of_other_queues() -> None:
     for config in (3, 16):
         found, codes = searched(RocketmqSession("test"), 50, config=config)
         assert (found.offset, codes) == (50, [31, 351])
+
+
+def searched_together(
+    session: RocketmqSession, body: bytes, config: int = 0
+) -> tuple[dict[Partition, OffsetResult], Counter[int]]:
+    """What the searches of three queues come to whose requests are all sent at once, as in a
+    survey, and how often each request was sent."""
+    queues = [Partition("t", number, "broker-a") for number in range(3)]
+    questions = offsets_requests(
+        dict.fromkeys(queues, Leader(Address("a", 1))), Earliest(), Isolation.READ_COMMITTED
+    )
+    encoded = [session.encode(question.message) for question in questions]
+    sent = [read_frame(raw) for _, frames in encoded for raw in split_frames(frames)]
+    codes: Counter[int] = Counter()
+    found: dict[int, Any] = {}
+    while sent:
+        asked = sent.pop(0)
+        codes[asked.code] += 1
+        match asked.code:
+            case m.MIN_OFFSET:
+                reply = Frame(0, asked.opaque, RESPONSE, fields={"offset": "50"})
+            case m.TOPIC_CONFIG:
+                reply = Frame(config, asked.opaque, RESPONSE, body=body)
+            case _:
+                fields = {"nextBeginOffset": "13", "minOffset": "12", "maxOffset": "99"}
+                reply = Frame(0, asked.opaque, RESPONSE, "FOUND", fields, stored(b"v", 12))
+        decoded = session.decode(memoryview(b"".join(bytes(part) for part in write_frame(reply))))
+        found |= dict([decoded] if decoded else ()) | dict(session.also_completed())
+        sent += [read_frame(raw) for raw in split_frames(session.due())]
+    assert session.unanswered == 0
+    assert session.also_completed() == []
+    return read_offsets([found[request_id] for request_id, _ in encoded]), codes
+
+
+@pytest.mark.parametrize(
+    ("body", "config", "offset", "pulls"),
+    [
+        (json.dumps(COMPACTED).encode(), 0, 0, 3),
+        (b'{"attributes": {}}', 0, 50, 0),
+        (b"no json", 0, 50, 0),
+        (b"", 16, 50, 0),
+    ],
+    ids=["compacted", "not compacted", "unreadable", "denied"],
+)
+def test_the_type_of_a_topic_is_asked_for_once_for_all_of_its_queues(
+    body: bytes, config: int, offset: int, pulls: int
+) -> None:
+    session = RocketmqSession("test")
+    found, codes = searched_together(session, body, config)
+    assert [result.offset for result in found.values()] == [offset] * 3
+    assert (codes[m.MIN_OFFSET], codes[m.TOPIC_CONFIG], codes[m.PULL]) == (3, 1, pulls)
+    found, codes = searched_together(session, body, config)
+    assert [result.offset for result in found.values()] == [offset] * 3
+    assert (codes[m.MIN_OFFSET], codes[m.TOPIC_CONFIG], codes[m.PULL]) == (3, 0, pulls)
+
+
+def test_a_broker_that_is_busy_is_asked_for_the_type_again() -> None:
+    session = RocketmqSession("test")
+    found, codes = searched_together(session, b"", 2)
+    assert [(r.meaning.is_retriable, r.offset) for r in found.values()] == [(True, None)] * 3
+    assert codes[m.TOPIC_CONFIG] == 1
+    found, codes = searched_together(session, json.dumps(COMPACTED).encode())
+    assert [result.offset for result in found.values()] == [0] * 3
+    assert codes[m.TOPIC_CONFIG] == 1
 
 
 @pytest.mark.parametrize(

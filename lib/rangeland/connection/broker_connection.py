@@ -224,7 +224,7 @@ class BrokerConnection:
             while request_id not in self._early:
                 decoded = self._session.decode(self._stream.receive(wait_ms, deadline))
                 if decoded is not None:
-                    self._early[decoded[0]] = decoded[1]
+                    self._early.update([decoded, *self._session.also_completed()])
                 elif due := self._session.due():
                     self._stream.send(due)
         except RangelandError as error:

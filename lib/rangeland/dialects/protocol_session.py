@@ -130,10 +130,15 @@ class ProtocolSession(ABC):
 
     @abstractmethod
     def decode(self, response: memoryview) -> tuple[int, Any] | None:
-        """The id and the response that this frame completes; responses may come in any order. None
-        if more frames are needed, or if this frame is not a response. Raises RemoteProtocolError
-        for a response that belongs to no request: then close the connection, since later responses
-        cannot be matched either."""
+        """The id and the response that this frame completes, perhaps with others
+        (``also_completed``); responses may come in any order. None if more frames are needed, or if
+        this frame is not a response. Raises RemoteProtocolError for a response that belongs to no
+        request: then close the connection, since later responses cannot be matched either."""
+
+    def also_completed(self) -> list[tuple[int, Any]]:
+        """The other messages that the last frame has completed, if one may complete several: each
+        with its id and its response."""
+        return []
 
     def due(self) -> bytes:
         """A frame to send before waiting any longer; empty if there is none."""

@@ -44,7 +44,7 @@ class RocketmqClient(FrameClient):
         while request_id not in self._responses:
             decoded = self._session.decode(self.receive_raw())
             if decoded is not None:
-                self._responses[decoded[0]] = decoded[1]
+                self._responses.update([decoded, *self._session.also_completed()])
             elif due := self._session.due():
                 self.send_raw(due)
         return self._responses.pop(request_id)

@@ -34,10 +34,9 @@ def next_start_request(
     first, topic = responses[0], search.about.topic
     if first.code != SUCCESS or number_of(first, "offset") <= 0:
         return None
-    is_compacted = topics.is_compacted(topic)
-    if is_compacted is None and len(responses) == 1:
+    if len(responses) == 1 and topics.may_learn_compaction(topic):
         return m.topic_config(topic)
-    if not is_compacted or isinstance(responses[-1].request, m.Pull):
+    if not topics.is_compacted(topic) or isinstance(responses[-1].request, m.Pull):
         return None
     return m.Pull(search.about, 0, 1)
 

@@ -36,6 +36,7 @@ from rangeland.dialects.rocketmq.frames import (
 from rangeland.dialects.rocketmq.log_start import next_start_request, start_search_result
 from rangeland.dialects.rocketmq.messages import (
     PULL,
+    TOPIC_CONFIG,
     AclLogin,
     Pull,
     PullSeries,
@@ -82,6 +83,8 @@ class RocketmqSession(ProtocolSession):
         self._strides: dict[tuple[Partition, tuple[str, ...]], PullStride] = {}
         self._topics = TopicTypes()
         self._ahead: dict[tuple[Partition, int], list[SentPull]] = {}
+        self._starts_waiting: dict[str, list[tuple[int, StartSearch]]] = {}
+        self._also_completed: list[tuple[int, Any]] = []
         self._due: list[bytes] = []
         self._reader = HeaderReader()
         self._next_id = 0
@@ -240,13 +243,43 @@ class RocketmqSession(ProtocolSession):
             if isinstance(search, TimeSearch)
             else next_start_request(search, responses, self._topics)
         )
+        if responses[-1].request.code == TOPIC_CONFIG:
+            self._share_topic_type(search.about.topic, responses[-1])
         if request is not None:
-            self._add(request_id, pending, SentPull(request))
+            is_shared = (
+                isinstance(search, StartSearch)
+                and request.code == TOPIC_CONFIG
+                and self._await_topic_type(request_id, search)
+            )
+            if not is_shared:
+                self._add(request_id, pending, SentPull(request))
             return None
         del self._open[request_id]
         if isinstance(search, TimeSearch):
             return request_id, search_result(search, responses)
         return request_id, start_search_result(responses)
+
+    def _await_topic_type(self, request_id: int, search: StartSearch) -> bool:
+        """Lets a search wait for the type of its topic, if another one has already asked for it: a
+        survey searches all queues of a topic at once. Returns False if it has to ask itself."""
+        topic = search.about.topic
+        if topic not in self._starts_waiting:
+            self._starts_waiting[topic] = []
+            return False
+        self._starts_waiting[topic].append((request_id, search))
+        return True
+
+    def _share_topic_type(self, topic: str, response: RemotingResponse) -> None:
+        """Continues the searches that have waited for this response."""
+        for request_id, search in self._starts_waiting.pop(topic, ()):
+            pending = self._open[request_id]
+            pending.sent.append(SentPull(response.request, response=response))
+            completed = self._take_search_response(request_id, pending, search)
+            self._also_completed += [] if completed is None else [completed]
+
+    def also_completed(self) -> list[tuple[int, Any]]:
+        completed, self._also_completed = self._also_completed, []
+        return completed
 
     def _add(self, request_id: int, pending: _OpenRequest, pull: SentPull) -> None:
         """Sends one more request of a message whose earlier requests have all been answered."""

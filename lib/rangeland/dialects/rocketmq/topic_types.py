@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.error_codes import SUCCESS
+from rangeland.dialects.rocketmq.error_codes import SUCCESS, error_code_of
 from rangeland.dialects.rocketmq.queue_entries import is_batch
 from rangeland.untrusted import JsonFields, Unreadable
 
@@ -30,7 +30,7 @@ class TopicTypes:
 
     def __init__(self) -> None:
         self._for_batches: dict[str, bool | None] = {}
-        self._compacted: dict[str, bool] = {}
+        self._compacted: dict[str, bool | None] = {}
         self._series: Counter[str] = Counter()
 
     def was_asked(self, topic: str) -> bool:
@@ -45,6 +45,10 @@ class TopicTypes:
         """Whether a topic is compacted; None while no broker has reported it."""
         return self._compacted.get(topic)
 
+    def may_learn_compaction(self, topic: str) -> bool:
+        """Whether to ask if a topic is compacted: no broker has reported it, or refused to."""
+        return topic not in self._compacted
+
     def needs_all(self, topic: str) -> bool:
         """Whether everything must be pulled, whatever the tags."""
         return self.was_asked(topic) and self.is_for_batches(topic) is not False
@@ -56,6 +60,8 @@ class TopicTypes:
             is_compacted = has_attribute(config, *COMPACTED)
             if is_compacted is not None:
                 self._compacted[topic] = is_compacted
+            elif not error_code_of(config.code).meaning.is_retriable:
+                self._compacted.setdefault(topic, None)
         answers = [has_attribute(response, *FOR_BATCHES) for response in configs]
         if any(answers) or any(_has_batch(response) for response in responses):
             self._for_batches[topic] = True
