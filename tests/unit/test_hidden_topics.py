@@ -37,7 +37,7 @@ from rangeland.survey import survey_attempt
 from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.survey_attempt import SurveyAttempt
 from rangeland.survey.survey_request import SurveyRequest
-from rangeland.survey.wanted_partitions import ChangedMeanwhile
+from rangeland.survey.wanted_partitions import ChangedMeanwhile, UnknownTopic, wanted_partitions
 from tests.fakes.planning import unless_failing
 from tests.unit.test_connection import peer, settings_of
 from tests.unit.test_old_kafka_brokers import old
@@ -123,6 +123,24 @@ def test_a_plan_is_made_from_a_survey_that_knows_what_backfills_have_landed() ->
     for position in (JobPosition(covered=BACKFILLED), JobPosition(landed_again=BACKFILLED)):
         request = surveys.request_for_plan(position)
         assert (request.known, request.landed) == ({"gone"}, {GONE})
+
+
+def test_a_missing_topic_of_which_only_another_job_has_landed_partitions_is_unknown() -> None:
+    """Its own partition has never been landed, so nothing could report it as lost."""
+    text = "job: j\nsource: {servers: [b1:9092], topics: [here, gone], partitions: {gone: [1]}}\n"
+    job = Job.parse(f"{text}sink: {{table: lake/t}}\n")
+    speed, unused = cast(ReadSpeed, None), cast(Any, None)
+    position = JobPosition({HERE: LogMark(5)}, coverage_of([Range(GONE, 0, 7), Range(HERE, 0, 5)]))
+    request = PlanSurveys(job, unused, NoProgress(), unused, speed).request_for_plan(position)
+    assert (request.known, request.landed) == ({"here"}, {HERE})
+    gone = TopicView("gone", ErrorMeaning.FIND_LEADER, "UNKNOWN_TOPIC", is_unknown=True)
+    here = TopicView("here", ErrorMeaning.OK, "", leaders={HERE: Leader(Address("b1", 9092))})
+    with pytest.raises(UnknownTopic, match="there is no topic gone") as caught:
+        wanted_partitions(ClusterView((), {"here": here, "gone": gone}), request)
+    assert caught.value.exit_code == 78
+    own = replace(position, covered=coverage_of([Range(replace(GONE, number=1), 0, 7)]))
+    surveys = PlanSurveys(job, unused, NoProgress(), unused, speed)
+    assert surveys.request_for_plan(own).known == {"here", "gone"}
 
 
 # --- a survey that starts over ----------------------------------------------------------------

@@ -69,7 +69,8 @@ def push(job: Job, spark: SparkSession, progress: Progress) -> MirrorResult:
     position = target.history.position(job.application)
     progress.step("asking for leaders and offsets")
     cluster = look_up_cluster(job)
-    survey = survey_of(job, request_for_range(job, position.landed_topics), settings=cluster)
+    known = position.landed_topics(job.source.partitions)
+    survey = survey_of(job, request_for_range(job, known), settings=cluster)
     cluster = cluster.with_versions_of(survey)
     logs = survey.logs
     marks: Mapping[Partition, LogMark] = {}

@@ -97,8 +97,10 @@ class PlanSurveys:
 
     def request_for_plan(self, position: JobPosition) -> SurveyRequest:
         """What ``new`` asks the cluster for."""
-        request = request_for_range(self._job, position.landed_topics, position.checkpoint)
-        return replace(request, landed=position.landed_partitions, speed=self.speed)
+        listed = self._job.source.partitions
+        known = position.landed_topics(listed)
+        request = request_for_range(self._job, known, position.checkpoint)
+        return replace(request, landed=position.landed_partitions(listed), speed=self.speed)
 
     def _request_for_marks(self, marks: Mapping[Partition, LogMark]) -> SurveyRequest:
         request = request_for_topics(self._job, (partition.topic for partition in marks))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from rangeland import patterns
 from rangeland.loss import Loss, LossKind
 from rangeland.model import FromCheckpoint, Partition, Survey
-from rangeland.planning.listed_partitions import is_read
 
 if TYPE_CHECKING:
     from rangeland.planning.bound_resolution import RangeRequest
@@ -48,7 +47,7 @@ def _vanished_partitions(
         return topic in request.topics
 
     losses = []
-    for partition in sorted(_landed_partitions(request, position)):
+    for partition in sorted(position.landed_partitions(request.partitions)):
         if (
             partition not in survey.logs
             and partition not in absent.excluded
@@ -61,13 +60,6 @@ def _vanished_partitions(
             offset = 0 if mark is None else mark.until_offset
             losses.append(_vanished_loss(partition, offset, what, survey))
     return losses
-
-
-def _landed_partitions(request: RangeRequest, position: JobPosition) -> set[Partition]:
-    """The partitions with a checkpoint, and those that only backfills have landed, without those
-    that the job does not read: another job may have landed them."""
-    landed = {p for p in position.landed_partitions if is_read(p, request.partitions.get(p.topic))}
-    return landed | position.checkpoint.keys()
 
 
 def _vanished_loss(partition: Partition, offset: int, what: str, survey: Survey) -> Loss:
@@ -95,7 +87,7 @@ def _unreachable_partitions(
     checkpoint = position.checkpoint
     reasons = {p: why for p, why in survey.absent.unreachable.items() if p not in survey.logs}
     listed = {*request.from_bounds.listed, *request.until_bounds.listed}
-    for partition in _landed_partitions(request, position) | listed:
+    for partition in position.landed_partitions(request.partitions) | listed:
         why = survey.absent.why_unreachable(partition)
         if why is None or partition in survey.logs:
             continue

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from rangeland.model import Cluster, Isolation, Partition
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark
+from rangeland.planning.listed_partitions import is_read
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,15 @@ class JobPosition:
         """The topics that have a checkpoint."""
         return frozenset(partition.topic for partition in self.checkpoint)
 
-    @property
-    def landed_partitions(self) -> frozenset[Partition]:
-        """The partitions that have landed, whichever job landed them, with or without a checkpoint:
-        backfills have none."""
+    def landed_partitions(
+        self, listed: Mapping[str, Collection[int | str]]
+    ) -> frozenset[Partition]:
+        """The partitions with a checkpoint, and those that only backfills or other jobs have
+        landed, without those that a job which lists these partitions of topics does not read."""
         covered = (*self.covered.intervals, *self.landed_again.intervals)
-        return frozenset({*self.checkpoint, *(partition for partition, _ in covered)})
+        read = (p for p, _ in covered if is_read(p, listed.get(p.topic)))
+        return frozenset({*self.checkpoint, *read})
 
-    @property
-    def landed_topics(self) -> frozenset[str]:
-        return frozenset(partition.topic for partition in self.landed_partitions)
+    def landed_topics(self, listed: Mapping[str, Collection[int | str]]) -> frozenset[str]:
+        """The topics of these partitions."""
+        return frozenset(partition.topic for partition in self.landed_partitions(listed))

@@ -59,7 +59,8 @@ def status(
         disagreement = disagreement or error
     progress.step(f"asking {job.source.where} for leaders and offsets")
     cluster = look_up_cluster(job)
-    survey = survey_of(job, request_for_topics(job, position.landed_topics), cluster)
+    known = position.landed_topics(job.source.partitions)
+    survey = survey_of(job, request_for_topics(job, known), cluster)
     cluster = cluster.with_versions_of(survey)
     group, offsets = _group(template or job, cluster, tuple(survey.logs), progress)
     owners = {p: m.member_id for m in group.members for p in m.partitions} if group else {}

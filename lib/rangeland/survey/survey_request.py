@@ -23,7 +23,8 @@ class SurveyRequest:
     times_ms: tuple[int, ...] = ()
     groups: tuple[str, ...] = ()
     known: frozenset[str] = frozenset()
-    """Topics that were landed before; if one no longer exists, the job file is not to blame."""
+    """Topics of which partitions that are read were landed before; if one no longer exists, the
+    job file is not to blame."""
     bounds: tuple[Bounds, ...] = ()
     """The ends of the range. Their offsets are checked if not every offset is valid, or if a
     transaction may delay them."""
@@ -32,7 +33,7 @@ class SurveyRequest:
     checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
     """The offsets at which the job's last run ended."""
     landed: frozenset[Partition] = frozenset()
-    """The partitions that were landed before, also those without a checkpoint."""
+    """The partitions that are read and were landed before, also those without a checkpoint."""
     speed: ReadSpeed | None = None
     """The expected reading speed, to find out what may expire before it is read."""
     tolerates_missing_leaders: bool = False
