@@ -15,7 +15,9 @@ from rangeland.landing.special_plans import table_adoption
 from rangeland.landing.special_plans.table_adoption import adopt_table
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import Counts
+from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, contradiction
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
@@ -266,6 +268,24 @@ def test_a_job_that_has_landed_nothing_else_goes_on_where_the_plan_began(drivers
     position = drivers.another().history.position(APP)
     assert position.covered.of(P0, "id") == [(0, 100)]
     assert position.checkpoint[P0].until_offset == 120
+
+
+def test_an_adoption_keeps_where_a_first_plan_began_without_having_anything_to_land(
+    drivers: Drivers,
+) -> None:
+    """And which partitions it held: those may begin where that plan would have begun."""
+    empty, held = (replace(P0, number=number) for number in (1, 2))
+    made = plan(1, 120, 200)
+    beginning = LogMark(1_000_000, "id", 3)
+    made = replace(made, checkpoint={**made.checkpoint, empty: beginning})
+    loss = DecidedLoss(held, 0, 0, LossKind.UNREACHABLE, "no leader", action=Action.HOLD)
+    prepare(drivers, made)
+    target = drivers.another()
+    target.writer.record_losses(1, [loss])
+    adopt_table(context_of(target, NoProgress()), target.history.unfinished_plans())
+    position = drivers.another().history.position(APP)
+    assert position.checkpoint == {P0: LogMark(120, "id"), empty: beginning}
+    assert position.held_at_first == {held}
 
 
 def test_a_plan_that_another_driver_has_prepared_again_is_not_ended(drivers: Drivers) -> None:

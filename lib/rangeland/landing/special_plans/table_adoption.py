@@ -74,11 +74,14 @@ def adopt_table(context: LandingContext, gone: Sequence[EnteredPlan] = ()) -> Ad
 
 
 def _begins(gone: Sequence[EnteredPlan]) -> dict[Partition, LogMark]:
-    """The lowest offset of each partition in these plans. A job that has landed nothing else of a
-    partition continues there, and not where its job file now begins."""
-    ranges = [r for entered in gone for r in entered.plan.ranges]
+    """Where the partitions of these plans began: at the lowest offset of their ranges, or in the
+    checkpoint of the first plan if there was nothing to land. A job that has landed nothing else of
+    a partition continues there, and not where its job file now begins."""
+    plans = sorted((entered.plan for entered in gone), key=lambda p: p.sequence, reverse=True)
+    marks = {p: mark for plan in plans for p, mark in plan.checkpoint.items()}
+    ranges = [r for plan in plans for r in plan.ranges]
     ranges.sort(key=lambda r: r.from_offset, reverse=True)
-    return {r.partition: LogMark(r.from_offset, r.topic_id) for r in ranges}
+    return marks | {r.partition: LogMark(r.from_offset, r.topic_id) for r in ranges}
 
 
 def check_can_be_read(plan: Plan) -> None:
