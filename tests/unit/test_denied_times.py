@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from rangeland import deadline
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.errors import Unreachable
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.survey import time_confirmation
 from rangeland.survey.record_times import FirstRecord, RecordTime
+from rangeland.survey.survey_attempt import NOTHING_FOUND, SurveyAttempt
+from rangeland.survey.survey_request import SurveyRequest
 from rangeland.survey.time_confirmation import (
     CONTRADICTION,
     EVERYTHING,
     UNREAD,
     DeniedLog,
+    ReplicationWait,
     contradicted_denials,
     denied_logs,
     judge_denial,
@@ -129,7 +136,10 @@ def confirm(
     pool = SimpleNamespace(dialect=dialect, call_all=lambda *_: ["response"])
     denied = {Partition("t", n): LEADER for n in range(partitions)}
     isolation = Isolation.READ_COMMITTED
-    results = contradicted_denials(cast(ConnectionPool, pool), B1, denied, AtTime(TIME), isolation)
+    wait = ReplicationWait()
+    results = contradicted_denials(
+        cast(ConnectionPool, pool), B1, denied, AtTime(TIME), isolation, wait
+    )
     return results, asked
 
 
@@ -250,7 +260,8 @@ def checked(monkeypatch: pytest.MonkeyPatch, broker: Broker) -> OffsetResult | N
     p = Partition("t", 0)
     denied = {p: Leader(B1, epoch=broker.epoch)}
     pool = cast(ConnectionPool, broker)
-    return contradicted_denials(pool, B1, denied, AtTime(TIME), Isolation.READ_COMMITTED).get(p)
+    isolation, wait = Isolation.READ_COMMITTED, ReplicationWait()
+    return contradicted_denials(pool, B1, denied, AtTime(TIME), isolation, wait).get(p)
 
 
 def test_the_latest_record_is_asked_for_among_all_up_to_the_high_watermark(
@@ -293,3 +304,72 @@ def test_a_log_without_timestamps_has_no_latest_record_and_hides_none(
 ) -> None:
     broker = Broker({10: -1, 22: -1}, stable=20, watermark=23, epoch=epoch)
     assert checked(monkeypatch, broker) is None
+
+
+# --- a log that is always being written to --------------------------------------------------
+
+
+class Busy(Broker):
+    """Each request finds ten more records, each later than the one before. The last five, or all of
+    them if its followers do not ``keep_up``, are not replicated yet."""
+
+    capabilities = Capabilities()
+
+    def __init__(self, first_new_ms: int, *, keep_up: bool = True) -> None:
+        super().__init__({0: 0, 1: first_new_ms}, stable=2, watermark=2)
+        self.keep_up = keep_up
+        self.settings = ClusterSettings("kafka", (B1,))  # type: ignore[assignment]
+
+    def _answer(self, what: object, isolation: Isolation) -> OffsetResult:
+        latest = max(self.times.values())
+        self.times |= {self.end + n: latest + n + 1 for n in range(10)}
+        self.end += 10
+        if self.keep_up:
+            self.stable = self.watermark = self.end - 5
+        return super()._answer(what, isolation)
+
+
+def offset_in(
+    monkeypatch: pytest.MonkeyPatch, broker: Busy, time_ms: int
+) -> tuple[OffsetResult, float]:
+    """The result of a survey's question for a time, and how many seconds it took."""
+    clock = [0.0]
+    monkeypatch.setattr(deadline.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(deadline.time, "sleep", lambda s: clock.__setitem__(0, clock[0] + s))
+
+    def read(_: object, records: Mapping[Partition, FirstRecord]) -> object:
+        return {p: RecordTime(broker.times[x.from_offset]) for p, x in records.items()}
+
+    monkeypatch.setattr(time_confirmation, "confirmed_times", read)
+    p = Partition("t", 0)
+    wanted = replace(NOTHING_FOUND, leaders={p: Leader(B1, epoch=broker.epoch)})
+    monkeypatch.setattr(SurveyAttempt, "_present_leaders", lambda self: wanted)
+    attempt = SurveyAttempt(cast(ConnectionPool, broker), SurveyRequest(("t",)))
+    attempt.answered_by = B1
+    attempt.find_leaders()
+    return attempt.offsets(AtTime(time_ms), Isolation.READ_COMMITTED)[p], clock[0]
+
+
+NEVER = 10**15
+
+
+def test_a_log_whose_latest_record_always_hides_is_believed_once_its_earlier_ones_are_replicated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, seconds = offset_in(monkeypatch, Busy(TIME), NEVER)
+    assert (found.meaning, found.offset) == (ErrorMeaning.OK, None)
+    assert 0 < seconds < 2
+
+
+def test_a_late_record_at_the_end_of_a_busy_log_contradicts_its_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(Unreachable, match="the offset") as caught:
+        offset_in(monkeypatch, Busy(TIME), TIME)
+    assert CONTRADICTION in str(caught.value)
+
+
+def test_a_log_that_is_not_replicated_is_never_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Unreachable) as caught:
+        offset_in(monkeypatch, Busy(TIME, keep_up=False), NEVER)
+    assert UNREAD.code_name in str(caught.value)

@@ -40,7 +40,11 @@ from rangeland.survey.epoch_ends import epoch_ends, lacking_epochs, with_epochs
 from rangeland.survey.legacy_times import corrected_times
 from rangeland.survey.metadata_lookup import ask_metadata
 from rangeland.survey.survey_request import SurveyRequest
-from rangeland.survey.time_confirmation import contradicted_denials, denied_logs
+from rangeland.survey.time_confirmation import (
+    ReplicationWait,
+    contradicted_denials,
+    denied_logs,
+)
 from rangeland.survey.wanted_partitions import (
     ChangedMeanwhile,
     WantedPartitions,
@@ -78,6 +82,7 @@ class SurveyAttempt:
         self._first_response_by = Deadline((min(survey_ms, FIRST_RESPONSE_MS) - PAUSE_MS) / 1000)
         self._seeds: list[Address] = list(pool.settings.seeds)
         self._cluster_id = ""
+        self._replication_wait = ReplicationWait()
         self._failure: RangelandError | None = None
         """Why the last request had no response."""
 
@@ -256,7 +261,8 @@ class SurveyAttempt:
             results |= ask_offsets(pool, address, leaders, when, isolation, by_segment=True)
         results |= corrected_times(pool, address, denied_logs(group, results), when)
         denied = denied_logs(group, results)
-        return results | contradicted_denials(pool, address, denied, when, isolation)
+        wait = self._replication_wait
+        return results | contradicted_denials(pool, address, denied, when, isolation, wait)
 
     # --- epochs ---------------------------------------------------------------------------
 

@@ -18,10 +18,13 @@ that offset (Kafka 3.0 to 4.0, ``Partition.fetchOffsetForTimestamp``, since 4.0
 ``ReplicaManager.fetchOffset``). The search by time hides its result in the same way. So both
 requests are read_uncommitted, whatever the job reads: an open transaction then hides nothing. A
 record that is not replicated yet is still hidden; in that case the leader's log continues after its
-high watermark, and the broker is asked again. A log without timestamps, or with all of its records
-in remote storage, has no latest record either, and is judged without it. Brokers before 3.0 take
-the request for one about a time before all records, and return the first record: they are believed,
-unless that record is late or its segment has none left.
+high watermark. The broker is then asked again, until everything that was in the log the first time
+is replicated. If the latest record is still hidden then, the log is constantly being written to,
+and the last readable record is judged instead; that no record between the first and the last one is
+late remains unproven. A log without timestamps, or with all of its records in remote storage, has
+no latest record either, and is judged without it. Brokers before 3.0 take the request for one about
+a time before all records, and return the first record: they are believed, unless that record is
+late or its segment has none left.
 """
 
 from __future__ import annotations
@@ -52,13 +55,30 @@ CONTRADICTION = (
 @dataclass(frozen=True, slots=True)
 class DeniedLog:
     """A log whose broker finds no record at or after ``time_ms``, although its latest timestamp may
-    be that late. ``latest_offset``: the record with that timestamp, deleted or not."""
+    be that late. ``latest_offset``: the record with that timestamp, deleted or not; or the last one
+    that can be read, if the former remains hidden."""
 
     time_ms: int
     leader: Leader
     start_offset: int
     end_offset: int
     latest_offset: int | None
+
+
+class ReplicationWait:
+    """What was in a log when its latest record was first found to be hidden. One object for all
+    attempts to confirm a time."""
+
+    def __init__(self) -> None:
+        self._ends: dict[tuple[Partition, AtTime], int] = {}
+
+    def must_go_on(
+        self, partition: Partition, when: AtTime, watermark: int | None, end: int
+    ) -> bool:
+        """Whether a part of the log may still be replicated that was in it the first time. The log
+        ends at ``end`` now: a new leader may have a shorter one."""
+        first_end = self._ends[partition, when] = min(self._ends.get((partition, when), end), end)
+        return watermark is None or watermark < first_end
 
 
 def judge_denial(
@@ -113,12 +133,13 @@ def contradicted_denials(
     denied: Mapping[Partition, Leader],
     when: AtTime,
     isolation: Isolation,
+    wait: ReplicationWait,
 ) -> dict[Partition, OffsetResult]:
     """Other results for the logs that have a record at or after the time, and for those where that
     could not be checked now. ``denied``: logs in which the broker at ``address``, their leader,
     finds none with this ``isolation``. A record in an open transaction is after the end of its log.
     Nothing more is asked about a log whose latest timestamp is before the time."""
-    latest = _latest_timestamps(brokers, address, denied)
+    latest, hidden = _latest_timestamps(brokers, address, denied, when, wait)
     # A broker that does not support the request for a log cannot be checked.
     others = {
         p: x
@@ -146,29 +167,40 @@ def contradicted_denials(
         if start.offset is None or end.offset is None:
             others[p] = start if start.offset is None else end
         else:
-            logs[p] = DeniedLog(when.time_ms, leader, start.offset, end.offset, latest[p].offset)
+            offset = end.offset - 1 if p in hidden else latest[p].offset
+            logs[p] = DeniedLog(when.time_ms, leader, start.offset, end.offset, offset)
     return others | _judge(brokers, logs)
 
 
 def _latest_timestamps(
-    brokers: ConnectionPool, address: Address, leaders: Mapping[Partition, Leader]
-) -> dict[Partition, OffsetResult]:
-    """The records with the latest timestamps: without an offset only for logs that have none, not
-    for those that hide it. Empty where the brokers' own search by time is exact."""
+    brokers: ConnectionPool,
+    address: Address,
+    leaders: Mapping[Partition, Leader],
+    when: AtTime,
+    wait: ReplicationWait,
+) -> tuple[dict[Partition, OffsetResult], set[Partition]]:
+    """The records with the latest timestamps, without an offset for logs that have none, and for
+    those that still hide it after the wait, which come second. Empty where the brokers' own search
+    by time is exact."""
     latest = _ask_latest(brokers, address, leaders)
+    hidden = set[Partition]()
     unseen = denied_logs(leaders, latest)
     if not unseen:
-        return latest
+        return latest, hidden
     # No record was hidden if the log ends, after the request, at its high watermark before it.
     watermarks = ask_offsets(brokers, address, unseen, Latest(), EVERYTHING)
     latest |= _ask_latest(brokers, address, unseen)
     ends = log_ends(brokers, unseen)
     for p in denied_logs(unseen, latest):
         watermark, end = watermarks.get(p, UNREAD).offset, ends.get(p)
-        may_hide = end is not None and (watermark is None or end > watermark)
-        if p not in ends or may_hide:
+        if p not in ends:
             latest[p] = UNREAD
-    return latest
+        elif end is not None and (watermark is None or end > watermark):
+            if wait.must_go_on(p, when, watermark, end):
+                latest[p] = UNREAD
+            else:
+                hidden.add(p)
+    return latest, hidden
 
 
 def _ask_latest(
