@@ -66,8 +66,8 @@ class DeniedLog:
 
 
 class ReplicationWait:
-    """What was in a log when its latest record was first found to be hidden. One object for all
-    attempts to confirm a time."""
+    """The ends that logs had when their latest records were first found to be hidden. One object
+    for all attempts to confirm a time."""
 
     def __init__(self) -> None:
         self._ends: dict[tuple[Partition, AtTime], int] = {}

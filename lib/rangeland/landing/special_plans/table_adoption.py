@@ -74,9 +74,9 @@ def adopt_table(context: LandingContext, gone: Sequence[EnteredPlan] = ()) -> Ad
 
 
 def _begins(gone: Sequence[EnteredPlan]) -> dict[Partition, LogMark]:
-    """Where the partitions of these plans began: at the lowest offset of their ranges, or in the
-    checkpoint of the first plan if there was nothing to land. A job that has landed nothing else of
-    a partition continues there, and not where its job file now begins."""
+    """The beginnings of the partitions of these plans: the lowest offset of their ranges, or the
+    mark in the first plan's checkpoint if there was nothing to land. A job that has landed nothing
+    else of a partition continues there, and not where its job file now begins."""
     plans = sorted((entered.plan for entered in gone), key=lambda p: p.sequence, reverse=True)
     marks = {p: mark for plan in plans for p, mark in plan.checkpoint.items()}
     ranges = [r for plan in plans for r in plan.ranges]
