@@ -96,7 +96,8 @@ class DriverJvm:
         return self._popen.poll() is None
 
     def wait_for_output(self) -> None:
-        """If the JVM has ended, waits until all of its output has reached our stderr."""
+        """If the JVM has ended, waits, for a second at most, until its output has reached our
+        stderr."""
         self._relay.join(1)
 
     def quiet(self) -> None:

@@ -2,8 +2,8 @@
 nothing.
 
 Each task collects the offsets that it reads, eight bytes per row, and returns their intervals; an
-offset with several rows is in several intervals. Files that are missing from the table are ignored,
-unless all files are required, so their rows show up as holes.
+offset with several rows is in several intervals. Files of the table that are gone from its store
+are ignored, unless all files are required, so their rows show up as holes.
 """
 
 from __future__ import annotations

@@ -80,8 +80,8 @@ def frame_batches(
     quarantine: QuarantineWriterSettings | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task, in batches that a JVM can hold. Without ``receipts``, only policies
-    that need none apply: losses that would be held or quarantined fail, and skipped records leave
-    no trace."""
+    that need none apply: losses that would be held or quarantined fail, and records that are
+    skipped show only in the executor's log."""
     if receipts is None:
         settings = replace(settings, policy=settings.policy.without_receipts())
     builder = TaskReceipts(slices, settings, quarantine)

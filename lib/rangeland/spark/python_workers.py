@@ -64,8 +64,8 @@ class PythonWorkers:
         return self.is_local or self._thread is None or not self._thread.is_alive()
 
     def wait(self, translate: Callable[[BaseException], BaseException]) -> None:
-        """Waits until workers have been checked. Local workers need no check, because they run the
-        driver's own Python. Raises MissingRequirement if the workers cannot do the work, and
+        """Waits until workers have been checked. Local workers need no wait: they run the driver's
+        own Python, which is checked here. Raises MissingRequirement if the workers cannot do the work, and
         Spark's errors, passed through ``translate``, if they could not be asked."""
         if self.is_local and (lacking := kernel_error()):
             raise _cannot_decode_error(lacking, [platform.node()])

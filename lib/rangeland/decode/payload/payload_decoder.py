@@ -83,7 +83,7 @@ class DecodedPayloads:
     values: pa.Array
     """An array of the decoder's ``arrow_type``; null where the payload is null or undecodable. It
     has fewer values than there are payloads only if all of them would exceed ``MAX_DECODED_BYTES``,
-    but always at least one."""
+    and then at least one."""
     undecodable: Sequence[Undecodable] = ()
     """The payloads that could not be decoded, in ascending order of rows."""
     rescued: pa.Array | None = None

@@ -148,7 +148,7 @@ class ExclusiveFile extends HadoopOutputFile {
     return has;
   }
 
-  /** Safe because of the table's lock, which keeps our other drivers away. */
+  /** Safe against our other drivers only, which the table's lock keeps away. */
   private static void move(File written, File target) throws IOException {
     if (target.exists()) {
       throw new FileAlreadyExistsException(target.getPath());

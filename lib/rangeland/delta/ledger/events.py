@@ -81,7 +81,7 @@ class PlanEvent(_OfPlan):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeEvent(_OfPlan):
-    """The ranges of a plan with their counts, and the files that the commit adds. A later
+    """The ranges that a plan lands, with their counts, and the files that the commit adds. A later
     ``attempt`` replaces an outcome whose files were removed before they could be committed."""
 
     plan_hash: str
@@ -101,14 +101,14 @@ class OutcomeEvent(_OfPlan):
 
     @property
     def has_landed_ranges(self) -> bool:
-        """Whether it lands anything. If not, the plan was given up, or every partition was held at
-        the start of its range."""
+        """Whether it lands anything. If not, the plan was given up, every partition was held at the
+        start of its range, or an adoption has ended the plan (``was_ended``)."""
         return bool(self.ranges)
 
     def is_given_up(self, kind: PlanKind) -> bool:
         """Whether the plan, which is of this kind, was given up. An outcome that lands nothing
         means just that for the kinds of plan that can be given up; for any other kind, the plan was
-        read, and all its partitions are held."""
+        read and all its partitions are held, or an adoption has ended it (``was_ended``)."""
         return kind.traits.may_be_given_up and not self.has_landed_ranges
 
     def was_ended(self, kind: PlanKind) -> bool:

@@ -1,4 +1,4 @@
-"""The ledger's files: each commit adds one small Parquet file per kind of event.
+"""The ledger's files: a commit adds small Parquet files, each with events of one kind.
 
 A file's statistics show which event its rows belong to, so most files are never opened. Files made
 by compaction or ``OPTIMIZE`` contain many events: they are opened and searched.
@@ -80,8 +80,8 @@ class LedgerFiles:
             self._store.delete_file(full)
 
     def keys_of(self, file: AddedFile) -> Iterator[EventKey]:
-        """The keys of a file's events: from its statistics if this class wrote the file, otherwise
-        from its rows."""
+        """The keys of a file's events: from its statistics if a commit of events wrote it, and
+        from its rows if compaction or ``OPTIMIZE`` did."""
         if file.has_deletion_vector:
             raise self.contradiction_error(f"rows of {file.path} were deleted")
         if file.stats and file.path.startswith(OUR_FILES):

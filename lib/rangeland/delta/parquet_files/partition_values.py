@@ -133,7 +133,7 @@ def _encode(
         if not pt.is_dictionary(values.type):
             values = values.dictionary_encode(null_encoding="encode")
         texts = [spell(value) for value in values.dictionary]
-        indices = pc.fill_null(values.indices, len(texts))  # a dictionary may not contain null
+        indices = pc.fill_null(values.indices, len(texts))  # a given dictionary may lack null
         texts_of_columns.append([*texts, None])
         codes = codes * (len(texts) + 1) + indices.to_numpy(zero_copy_only=False)
     unique, dense = np.unique(codes, return_inverse=True)

@@ -109,7 +109,8 @@ def _lock(path: str) -> None:
 
 
 def _try_lock_file(path: str) -> None:
-    """Tries to lock an existing lock file, which may belong to another user, without waiting."""
+    """Tries to open an existing lock file, which may belong to another user, for writing. Takes no
+    lock."""
     try:
         with open(path, "r+"):
             pass

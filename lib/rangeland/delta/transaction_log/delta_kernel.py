@@ -1,7 +1,7 @@
 """Loads and creates Delta tables, and commits to them, through Delta Kernel.
 
-Delta for Spark is used only to commit replacements of rows (``spark/replace_where``) and to create
-tables in catalogs.
+Delta for Spark commits only replacements of rows (``spark/replace_where``), and creates the tables
+of catalogs.
 
 This runs in the driver and calls Delta Kernel over py4j; ``delta_kernel_loader`` loads it. Nothing
 here decides about rows, ranges or plans.

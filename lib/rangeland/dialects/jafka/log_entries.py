@@ -83,7 +83,7 @@ def entry_around(fetched: FetchedRecords, target: int) -> tuple[int, int | None]
 
 
 def _walk(fetched: FetchedRecords, width: int) -> EntryWalk:
-    """A walk over the entries within the first ``width`` bytes. Raises BadRecord."""
+    """A walk over the entries that begin within the first ``width`` bytes. Raises BadRecord."""
     records = fetched.data
     from_offset = fetched.from_offset
     walk = jafka_decoder().walk_entries(records, width)

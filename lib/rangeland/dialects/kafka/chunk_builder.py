@@ -46,8 +46,8 @@ class ChunkBuilder:
     """The number of rows expected from those payloads whose headers say how many of their records
     are in the range."""
     cut_width: int = 0
-    """The number of offsets in the other payloads: these have gaps, and the range cuts through
-    them."""
+    """The number of offsets of the range in the other payloads: these have gaps, and the range cuts
+    through them."""
 
     def add_control(self, entry: LogEntry, from_offset: int, until_offset: int) -> None:
         """Adds the offsets ``[from_offset, until_offset)`` of a batch of transaction markers."""

@@ -257,7 +257,8 @@ class Wrapper:
                 f"but only {self._floor} to {self.last_offset} are possible there",
                 max(0, min(walk.first_offset + shift, self._floor)),
             )
-        if walk.last_offset + shift != self.last_offset:  # format 0: as brokers and cleaners do
+        # In format 0 too, brokers and cleaners give a wrapper the offset of its last message.
+        if walk.last_offset + shift != self.last_offset:
             raise self._misplaced_error(
                 f"it is at offset {self.last_offset}, but its last message at {walk.last_offset}",
                 min(self._floor, self.last_offset),

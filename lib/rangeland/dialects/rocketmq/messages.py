@@ -4,7 +4,7 @@ For each request there is a function of that name. A response refers to its requ
 shows what it is about. A pull returns only a few messages, so many pulls are sent together:
 ``PullSeries`` is one request here, from which the session makes several pulls.
 
-Names and numbers of the protocol appear only in this module and in ``error_codes``.
+The numbers of requests appear only in this module, those of responses only in ``error_codes``.
 """
 
 from __future__ import annotations

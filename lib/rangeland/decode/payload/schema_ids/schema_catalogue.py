@@ -58,9 +58,9 @@ class RegisteredSchema:
 
 @dataclass(frozen=True, slots=True)
 class UnusableSchema:
-    """Records with this id are undecodable, for this reason: either the registry does not have the
-    id, and it is certain that it will not appear later, or the schema cannot be read together with
-    the ones to which it refers."""
+    """Records with this id are undecodable, for this ``reason``: for example, the registry does not
+    have the id, and it is certain that it will not appear later; or the schema cannot be read
+    together with the ones to which it refers."""
 
     reason: str
 

@@ -21,7 +21,7 @@ class SaslHandshakeResponse:
 
 @message(key=17, versions=(0, 1), response=SaslHandshakeResponse)
 class SaslHandshakeRequest:
-    """After version 1, tokens are sent in SaslAuthenticate."""
+    """After a handshake in version 1, tokens are sent in SaslAuthenticate."""
 
     mechanism: String
 
