@@ -1,5 +1,5 @@
-"""Stdout and stderr that never end a command: whoever reads them may go away at any moment, even
-between entering a plan and committing it."""
+"""Stdout and stderr that do not end a command when nobody reads them any more: their reader may go
+away at any moment, even between entering a plan and committing it."""
 
 from __future__ import annotations
 

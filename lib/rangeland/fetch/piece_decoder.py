@@ -120,8 +120,8 @@ class PieceDecoder:
         return end
 
     def _decode_until(self, state: _PieceState, until_offset: int) -> _Section:
-        """Decodes up to ``until_offset``. It can end early only with a held loss, or with damage,
-        which may be some offsets further on."""
+        """Decodes up to ``until_offset``. If a loss ends it early, the loss is held, or is due to
+        damage, which may be some offsets further on."""
         topic = state.slice.partition.topic
         for found in self._find_chunks(state, until_offset):
             if isinstance(found, BadRecord):

@@ -52,7 +52,7 @@ def stuck_observation(
 ) -> Observation | Fail:
     """The observation that the rest of a slice is lost, because the slice has made no progress for
     too long. The loss is the suspected one, unless the suspicion has only just begun: a broker may
-    have just started. Without a suspected loss, the slice is unreachable."""
+    have just started. Otherwise, the slice is unreachable."""
     suspicion = state.suspicion
     enough_ms = min(SUSPECTED_MS, no_progress_ms // 2)
     if suspicion is not None and now_ms - suspicion.since_ms >= enough_ms:

@@ -35,8 +35,8 @@ from rangeland.wording import count_noun
 ABSENT = GroupView(GroupState.ABSENT)
 POLL_S = 0.5
 TRIES = 3
-"""Each failure requires a rebalance between reading the checkpoint and the commit: three in a row
-are no accident."""
+"""Each failure requires a rebalance between reading the checkpoint and the commit or, for a driver
+that is not a member, another driver's landing: three in a row are no accident."""
 GRACE_S = 5
 """The time that the remaining members have to rebalance after a session timeout."""
 Report = Callable[[str], None]

@@ -32,7 +32,7 @@ def _vanished_partitions(
     request: RangeRequest, survey: Survey, position: JobPosition
 ) -> list[Loss]:
     """Requested partitions that were landed and no longer exist. Those that only backfills have
-    landed count if their whole topic is missing."""
+    landed count if their whole topic is missing; with a topic pattern, if no topic is left."""
     absent = survey.absent
     topics = {p.topic for p in (*survey.logs, *absent.unreachable, *absent.excluded)}
     follows = isinstance(request.from_bounds.default, FromCheckpoint)

@@ -23,7 +23,7 @@ long it takes to start, not how fast it reads."""
 STARTING_MS = 60_000
 """The time between a survey and the first byte: workers have to start, other plans to finish."""
 NEARLY_FULL = 0.9
-"""The share of ``retention.bytes`` above which a log is at risk: producers soon fill the rest."""
+"""A log is at risk from this share of ``retention.bytes`` on: producers soon fill the rest."""
 
 
 @dataclass(frozen=True, slots=True)

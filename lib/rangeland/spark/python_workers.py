@@ -65,8 +65,8 @@ class PythonWorkers:
 
     def wait(self, translate: Callable[[BaseException], BaseException]) -> None:
         """Waits until workers have been checked. Local workers need no wait: they run the driver's
-        own Python, which is checked here. Raises MissingRequirement if the workers cannot do the work, and
-        Spark's errors, passed through ``translate``, if they could not be asked."""
+        own Python, which is checked here. Raises MissingRequirement if the workers cannot do the
+        work, and Spark's errors, passed through ``translate``, if they could not be asked."""
         if self.is_local and (lacking := kernel_error()):
             raise _cannot_decode_error(lacking, [platform.node()])
         if self.is_local or self._thread is None:

@@ -80,8 +80,8 @@ def open_deferred(
     makes_archive: bool = False,
 ) -> SparkSession:
     """The same as ``open_spark``, but for many tables; and a new session, unless ``spark-submit``
-    has set it up, is a ``DeferredSession``, which starts only what a command uses. The new JVM starts while
-    ``meanwhile`` runs, and is ended if that fails."""
+    has set it up, is a ``DeferredSession``, which starts only what a command uses. The new JVM
+    starts while ``meanwhile`` runs, and is ended if that fails."""
     active = _active_session()
     if active is not None:
         return with_delta(active)

@@ -26,8 +26,8 @@ def suspicions(
     topics: Iterable[str],
     landed: Iterable[Partition] = (),
 ) -> dict[Partition, str]:
-    """Why partitions are suspicious. ``topics``: the surveyed ones, whose partitions in the
-    checkpoint must still exist, and those that have ``landed`` partitions themselves."""
+    """Why partitions are suspicious. ``topics``: the surveyed ones. Their partitions in the
+    checkpoint must still exist, and so must each topic with ``landed`` partitions."""
     surveyed = set(topics)
     seen = {partition.topic for partition in survey.logs}
     reasons = {

@@ -33,7 +33,8 @@ class SurveyRequest:
     checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
     """The offsets at which the job's last run ended."""
     landed: frozenset[Partition] = frozenset()
-    """The partitions that are read and were landed before, also those without a checkpoint."""
+    """The partitions that were landed before, including those without a checkpoint, as far as the
+    job's list of partitions has them. Some may be of topics that the job does not read."""
     speed: ReadSpeed | None = None
     """The expected reading speed, to find out what may expire before it is read."""
     tolerates_missing_leaders: bool = False

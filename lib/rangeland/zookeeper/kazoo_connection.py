@@ -51,7 +51,7 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         self._is_in_session = True
 
     def select(self, *args: Any) -> Any:
-        """Waits no longer than our limit, until a session has begun. The last of ``args`` is
+        """Until a session has begun, waits no longer than our limit. The last of ``args`` is
         kazoo's own limit, in seconds."""
         *sockets, limit_s = args
         within_s = limit_s if self._is_in_session else min(limit_s, self._limit_s)

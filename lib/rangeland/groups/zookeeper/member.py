@@ -204,8 +204,8 @@ class ZooKeeperMember(Membership):
         return self._registration
 
     def _look(self, zookeeper: ZooKeeper) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """All registered members, and the drivers of this job among them. If there are members that
-        are not drivers, this one leaves and raises Conflict."""
+        """All registered members, and the drivers of this job among them. If other members read the
+        job's topics, this one leaves and raises Conflict."""
         group = self.joining.group
         job = self.joining.job
         view = read_group(zookeeper, group, job)

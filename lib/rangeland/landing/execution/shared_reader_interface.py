@@ -54,8 +54,8 @@ class PlanToRead:
 
 @dataclass(frozen=True, slots=True)
 class SharedReading:
-    """The receipts and files of a plan that several drivers have read together, or the outcome that
-    another driver has recorded meanwhile. ``with_others``: other drivers took part while this one
+    """The receipts and files of a plan that the drivers of a group have read, perhaps one of them
+    alone, or the outcome that another driver has prepared meanwhile. ``with_others``: other drivers took part while this one
     worked."""
 
     result: PlanReceipts | OutcomeEvent
