@@ -16,10 +16,10 @@ def pack_tasks(slices: Sequence[Slice], target_bytes: int, min_tasks: int = 1) -
     """Tasks: lists of slices of the same leader, each list about ``target_bytes``.
 
     Urgent slices are assigned first, then the others, each from the largest to the smallest, to the
-    lightest task of its leader. A leader has as many tasks as its bytes fill; all leaders together have at least ``min_tasks``, if
-    there are enough slices. Tasks with urgent slices come first, and these slices are spread over
-    tasks and read before others. The other tasks are ordered from the largest to the smallest, so
-    that the last to start is the shortest."""
+    lightest task of its leader. A leader has as many tasks as its bytes fill; all leaders together
+    have at least ``min_tasks``, if there are enough slices. Tasks with urgent slices come first,
+    and these slices are spread over tasks and read before others. The other tasks are ordered from
+    the largest to the smallest, so that the last to start is the shortest."""
     groups = list(group_by(slices, lambda s: s.leader).values())
     sizes = [sum(s.estimated_bytes for s in group) for group in groups]
     counts = [

@@ -55,8 +55,8 @@ class PlanToRead:
 @dataclass(frozen=True, slots=True)
 class SharedReading:
     """The receipts and files of a plan that the drivers of a group have read, perhaps one of them
-    alone, or the outcome that another driver has prepared meanwhile. ``with_others``: other drivers took part while this one
-    worked."""
+    alone, or the outcome that another driver has prepared meanwhile. ``with_others``: other drivers
+    took part while this one worked."""
 
     result: PlanReceipts | OutcomeEvent
     with_others: bool
