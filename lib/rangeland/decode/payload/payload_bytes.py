@@ -41,7 +41,7 @@ class PayloadBytes:
         self.faults[rows] = fault
 
     def undecodable_rows(self, count: int) -> list[int]:
-        """Those of the first ``count`` payloads that have a fault and are not null."""
+        """The payloads among the first ``count`` that have a fault and are not null."""
         faults = self.faults[:count]
         is_undecodable = (faults != 0) & (faults != PayloadFault.NULL_PAYLOAD)
         rows: list[int] = np.flatnonzero(is_undecodable).tolist()
