@@ -288,6 +288,57 @@ def test_an_adoption_keeps_where_a_first_plan_began_without_having_anything_to_l
     assert position.held_at_first == {held}
 
 
+EMPTY = replace(P0, number=1)
+BEGINNING = LogMark(1_000_000, "id", 3)
+
+
+def enter_with_empty_partition(drivers: Drivers, made: Plan) -> None:
+    """As a driver that dies before the plan is prepared. Its plan begins a partition that has
+    nothing to land."""
+    made = replace(made, checkpoint={**made.checkpoint, EMPTY: BEGINNING})
+    target = drivers.another()
+    assert target.writer.enter(made, target.history.unfinished_plans())
+
+
+def test_an_adoption_keeps_where_a_first_plan_began_that_is_not_prepared(drivers: Drivers) -> None:
+    enter_with_empty_partition(drivers, plan(1, 120, 200))
+    adopted(drivers.another())
+    assert unfinished(drivers) == []
+    position = drivers.another().history.position(APP)
+    assert position.covered.of(P0, "id") == [(0, 100)]
+    assert position.checkpoint == {P0: LogMark(120, "id"), EMPTY: BEGINNING}
+
+
+def test_it_does_so_where_table_and_ledger_disagree(lake: LakeInMemory, drivers: Drivers) -> None:
+    """The ledger is from a backup, which has no outcome of a plan that the table has."""
+    enter_with_empty_partition(drivers, plan(1, 120, 200))
+    adopted_table = lake.tables[drivers.path]
+    newest = adopted_table.versions[-1]
+    adopted_table.versions[-1] = replace(newest, transactions={**newest.transactions, APP: 1})
+    adopted(drivers.another())
+    checkpoint = drivers.another().history.position(APP).checkpoint
+    assert checkpoint == {P0: LogMark(120, "id"), EMPTY: BEGINNING}
+
+
+def test_rows_that_count_as_landed_stay_before_the_checkpoint_of_an_adoption(
+    drivers: Drivers,
+) -> None:
+    enter_with_empty_partition(drivers, plan(1, 50, 200))
+    adopted(drivers.another())
+    assert drivers.another().history.position(APP).checkpoint[P0].until_offset == 100
+
+
+def test_a_checkpoint_outweighs_where_a_later_plan_began_that_is_not_prepared(
+    drivers: Drivers,
+) -> None:
+    """Its range is of offsets that an earlier plan left out."""
+    land(drivers, plan(1, 100, 300))
+    enter_with_empty_partition(drivers, plan(2, 100, 200))
+    adopted(drivers.another())
+    position = drivers.another().history.position(APP)
+    assert position.checkpoint == {P0: LogMark(300, "id"), EMPTY: BEGINNING}
+
+
 def test_a_plan_that_another_driver_has_prepared_again_is_not_ended(drivers: Drivers) -> None:
     first = prepare(drivers, plan(1, 100, 200))
     target = drivers.another()

@@ -49,7 +49,8 @@ def adopt_table(context: LandingContext, gone: Sequence[EnteredPlan] = ()) -> Ad
     if table.version is not None:
         step(f"reading the offsets in {job.sink.table}")
         ranges = _unknown_ranges(context, last.covered)
-    checkpoint = {**_begins(gone), **last.checkpoint}
+    ended = [entered.plan for entered in gone] + history.plans_without_outcome(job.application)
+    checkpoint = {**_begins(ended), **last.checkpoint}
     plan = _plan(job, ranges, checkpoint, last.sequence)
     writer.open_or_create(context.row_schema)
     # Later runs finish these, except for those of the job's own sequence, which the adoption ends.
@@ -73,11 +74,11 @@ def adopt_table(context: LandingContext, gone: Sequence[EnteredPlan] = ()) -> Ad
     return AdoptResult(job.name, job.sink.table, plan.sequence, version, tuple(ranges))
 
 
-def _begins(gone: Sequence[EnteredPlan]) -> dict[Partition, LogMark]:
+def _begins(ended: Sequence[Plan]) -> dict[Partition, LogMark]:
     """The beginnings of the partitions of these plans: the lowest offset of their ranges, or the
     mark in the first plan's checkpoint if there was nothing to land. A job that has landed nothing
     else of a partition continues there, and not where its job file now begins."""
-    plans = sorted((entered.plan for entered in gone), key=lambda p: p.sequence, reverse=True)
+    plans = sorted(ended, key=lambda p: p.sequence, reverse=True)
     marks = {p: mark for plan in plans for p, mark in plan.checkpoint.items()}
     ranges = [r for plan in plans for r in plan.ranges]
     ranges.sort(key=lambda r: r.from_offset, reverse=True)

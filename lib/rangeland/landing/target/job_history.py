@@ -101,6 +101,12 @@ class JobHistory:
                 continue
         return plans
 
+    def plans_without_outcome(self, application: str) -> list[Plan]:
+        """The plans of an application that an adoption ends: those that have no outcome and may
+        still get one, oldest first, whether or not table and ledger agree."""
+        plan_ids = self._ledger.view.without_outcome()
+        return [self._entered(p).plan for p in plan_ids if p.application == application]
+
     def _entered(self, plan_id: PlanId) -> EnteredPlan:
         ledger = self._ledger.view
         event = ledger.plan(plan_id)
