@@ -87,6 +87,36 @@ def test_other_denials_are_believed(denied: DeniedLog, times: Mapping[int, int |
     assert judged(denied, times) is None
 
 
+def test_a_hidden_latest_record_is_judged_by_the_first_record_found_near_the_end() -> None:
+    """The last offsets may be transaction markers, which are not records."""
+    busy = replace(log(end=1_000, latest=None), latest_is_hidden=True)
+    times: dict[int, RecordTime | None] = {}
+    assert judge_denial(busy, times) == FirstRecord(LEADER, 10, 1_000)
+    times[10] = RecordTime(0)
+    for first in (999, 996, 984):
+        assert judge_denial(busy, times) == FirstRecord(LEADER, first, 1_000)
+        times[first] = None
+    assert judge_denial(busy, times | {936: RecordTime(TIME - 1)}) is None
+    late = OffsetResult(ErrorMeaning.RETRY, f"{CONTRADICTION} 936 or later", None)
+    assert judge_denial(busy, times | {936: RecordTime(TIME)}) == late
+
+
+def test_a_hidden_latest_record_is_not_ruled_out_where_no_record_is_found_near_the_end() -> None:
+    busy = replace(log(end=100_000, latest=None), latest_is_hidden=True)
+    times: dict[int, RecordTime | None] = {10: RecordTime(0)}
+    while isinstance(asked := judge_denial(busy, times), FirstRecord):
+        assert asked.until_offset == 100_000
+        times[asked.from_offset] = None
+    assert asked == UNREAD
+    assert len(times) < 10
+
+
+def test_a_log_with_one_record_and_a_hidden_latest_one_is_judged_by_that_record() -> None:
+    busy = replace(log(latest=None), latest_is_hidden=True)
+    markers: dict[int, RecordTime | None] = {19: None, 16: None}
+    assert judge_denial(busy, {10: RecordTime(0), **markers}) is None
+
+
 def test_a_log_without_any_record_has_none_that_is_late() -> None:
     assert judge_denial(log(latest=9), {10: None}) is None
 
@@ -315,10 +345,19 @@ class Busy(Broker):
 
     capabilities = Capabilities()
 
-    def __init__(self, first_new_ms: int, *, keep_up: bool = True) -> None:
+    def __init__(self, first_new_ms: int, *, keep_up: bool = True, markers: int = 0) -> None:
+        """``markers``: how many transaction markers there are before each end that is replicated:
+        before the offsets 7, 17, 27, and so on."""
         super().__init__({0: 0, 1: first_new_ms}, stable=2, watermark=2)
         self.keep_up = keep_up
+        self.markers = markers
         self.settings = ClusterSettings("kafka", (B1,))  # type: ignore[assignment]
+
+    def first_record(self, wanted: FirstRecord) -> RecordTime | None:
+        """None if the offsets have only transaction markers."""
+        offsets = range(wanted.from_offset, wanted.until_offset)
+        records = (x for x in offsets if x % 10 not in range(7 - self.markers, 7))
+        return next((RecordTime(self.times[x]) for x in records), None)
 
     def _answer(self, what: object, isolation: Isolation) -> OffsetResult:
         latest = max(self.times.values())
@@ -338,7 +377,7 @@ def offset_in(
     monkeypatch.setattr(deadline.time, "sleep", lambda s: clock.__setitem__(0, clock[0] + s))
 
     def read(_: object, records: Mapping[Partition, FirstRecord]) -> object:
-        return {p: RecordTime(broker.times[x.from_offset]) for p, x in records.items()}
+        return {p: broker.first_record(x) for p, x in records.items()}
 
     monkeypatch.setattr(time_confirmation, "confirmed_times", read)
     p = Partition("t", 0)
@@ -367,6 +406,17 @@ def test_a_late_record_at_the_end_of_a_busy_log_contradicts_its_broker(
     with pytest.raises(Unreachable, match="the offset") as caught:
         offset_in(monkeypatch, Busy(TIME), TIME)
     assert CONTRADICTION in str(caught.value)
+
+
+@pytest.mark.parametrize("markers", [1, 3])
+def test_markers_at_the_end_of_a_busy_log_do_not_hide_a_late_record_before_them(
+    markers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Unreachable) as caught:
+        offset_in(monkeypatch, Busy(TIME, markers=markers), TIME)
+    assert CONTRADICTION in str(caught.value)
+    found, _ = offset_in(monkeypatch, Busy(TIME, markers=markers), NEVER)
+    assert (found.meaning, found.offset) == (ErrorMeaning.OK, None)
 
 
 def test_a_log_that_is_not_replicated_is_never_believed(monkeypatch: pytest.MonkeyPatch) -> None:

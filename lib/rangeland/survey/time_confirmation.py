@@ -20,11 +20,13 @@ requests are read_uncommitted, whatever the job reads: an open transaction then 
 record that is not replicated yet is still hidden; in that case the leader's log continues after its
 high watermark. The broker is then asked again, until everything that was in the log the first time
 is replicated. If the latest record is still hidden then, the log is constantly being written to,
-and the last readable record is judged instead; that no record between the first and the last one is
-late remains unproven. A log without timestamps, or with all of its records in remote storage, has
-no latest record either, and is judged without it. Brokers before 3.0 take the request for one about
-a time before all records, and return the first record: they are believed, unless that record is
-late or its segment has none left.
+and a record near the end of its readable part is judged instead: the last offsets may be
+transaction markers, or aborted or compacted records, so more and more of them are read until one
+has a record. If none is found, the broker is asked again. That no record between the first one and
+this one, or after it, is late remains unproven. A log without timestamps, or with all of its
+records in remote storage, has no latest record either, and is judged without it. Brokers before 3.0
+take the request for one about a time before all records, and return the first record: they are
+believed, unless that record is late or its segment has none left.
 """
 
 from __future__ import annotations
@@ -51,18 +53,23 @@ CONTRADICTION = (
     "that it has no record at or after that time, although its latest record is at offset"
 )
 
+OFFSETS_FROM_END = (1, 4, 16, 64, 256, 1024)
+"""How many offsets before the end of a log are read, one after the other, to find a record there.
+The one that is found is at most about four times as far from the end as the last one."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeniedLog:
     """A log whose broker finds no record at or after ``time_ms``, although its latest timestamp may
-    be that late. ``latest_offset``: the record with that timestamp, deleted or not; or the last one
-    that can be read, if the former remains hidden."""
+    be that late. ``latest_offset``: the record with that timestamp, deleted or not.
+    ``latest_is_hidden``: it is not replicated yet, so its offset is unknown."""
 
     time_ms: int
     leader: Leader
     start_offset: int
     end_offset: int
     latest_offset: int | None
+    latest_is_hidden: bool = False
 
 
 class ReplicationWait:
@@ -88,14 +95,9 @@ def judge_denial(
     first. If the log has no record, the broker is believed. If its first record is late enough, the
     range begins there. Otherwise, the broker must be asked again if the record with the latest
     timestamp is late enough, was deleted, or is at or after the log's end, in an open transaction.
-    In all other cases it is believed. ``times``: the known times by offset, None where there is no
-    record."""
-
-    def is_late(offset: int) -> bool:
-        record = times[offset]
-        time_ms = None if record is None else record.time_ms
-        return time_ms is not None and time_ms >= log.time_ms
-
+    If that record is hidden, a record near the log's end is judged instead. In all other cases the
+    broker is believed. ``times``: the known times by the first offset that was asked for, None
+    where there is no record."""
     start = log.start_offset
     latest = log.latest_offset
     if start >= log.end_offset:
@@ -104,16 +106,37 @@ def judge_denial(
         return FirstRecord(log.leader, start, log.end_offset)
     if times[start] is None:
         return None
-    if is_late(start):
+    if _is_late(log, times[start]):
         return OffsetResult(ErrorMeaning.OK, "", start)
+    if log.latest_is_hidden:
+        return _judge_near_end(log, times)
     if latest is None:
         return None
     if start <= latest < log.end_offset:
         if latest not in times:
             return FirstRecord(log.leader, latest, latest + 1)
-        if not is_late(latest):
+        if not _is_late(log, times[latest]):
             return None
     return OffsetResult(ErrorMeaning.RETRY, f"{CONTRADICTION} {latest}", None)
+
+
+def _judge_near_end(
+    log: DeniedLog, times: Mapping[int, RecordTime | None]
+) -> OffsetResult | FirstRecord | None:
+    """The judgement by the first record that is found near the end of a log."""
+    for count in OFFSETS_FROM_END:
+        offset = max(log.start_offset, log.end_offset - count)
+        if offset not in times:
+            return FirstRecord(log.leader, offset, log.end_offset)
+        if (record := times[offset]) is not None:
+            late = OffsetResult(ErrorMeaning.RETRY, f"{CONTRADICTION} {offset} or later", None)
+            return late if _is_late(log, record) else None
+    return UNREAD
+
+
+def _is_late(log: DeniedLog, record: RecordTime | None) -> bool:
+    time_ms = None if record is None else record.time_ms
+    return time_ms is not None and time_ms >= log.time_ms
 
 
 def denied_logs(
@@ -167,8 +190,9 @@ def contradicted_denials(
         if start.offset is None or end.offset is None:
             others[p] = start if start.offset is None else end
         else:
-            offset = end.offset - 1 if p in hidden else latest[p].offset
-            logs[p] = DeniedLog(when.time_ms, leader, start.offset, end.offset, offset)
+            logs[p] = DeniedLog(
+                when.time_ms, leader, start.offset, end.offset, latest[p].offset, p in hidden
+            )
     return others | _judge(brokers, logs)
 
 
