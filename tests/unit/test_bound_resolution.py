@@ -135,6 +135,40 @@ def test_each_kind_of_bound_resolves_on_its_side(
     assert result == ResolvedRequest((Range(P0, *expected, "A"),))
 
 
+REPLICA = replace(log(), leader=Leader(B1, is_replica=True))
+
+
+@pytest.mark.parametrize("lower", [Earliest(), AtOffset(23), AtTime(5), AtTime(9)])
+@pytest.mark.parametrize("at_time", [None, 100, 130])
+def test_a_backfill_does_not_end_by_time_where_only_a_replica_ends(
+    lower: Bound, at_time: int | None
+) -> None:
+    """No later run lands what the replica lacks."""
+    times = {**TIMES, (P0, 9): at_time}
+    backfill = request(lower, AtTime(9), unreachable=Action.HOLD)
+    result = resolved(backfill, REPLICA, times=times)
+    assert (offsets(result), lost(result.held)) == ([], [(0, 100, 100, LossKind.UNREACHABLE)])
+    assert "no record at or after 1970-01-01T00:00:00.009" in result.held[0].evidence
+    assert "a replica that may lag" in result.held[0].evidence
+    with pytest.raises(Unreachable, match="t/0 cannot be read now"):
+        resolved(request(lower, AtTime(9)), REPLICA, times=times)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "expected"),
+    [
+        (Earliest(), AtTime(6), (10, 70)),  # the replica has a record that late
+        (FromCheckpoint(), AtTime(9), (60, 100)),  # the next run continues
+        (Earliest(), Latest(), (10, 100)),
+    ],
+)
+def test_a_replica_is_read_where_what_it_lacks_is_in_no_range_or_in_the_next(
+    lower: Bound, upper: Bound, expected: tuple[int, int]
+) -> None:
+    result = resolved(request(lower, upper), REPLICA, checkpoint={P0: LogMark(60)}, times=TIMES)
+    assert result == ResolvedRequest((Range(P0, *expected),))
+
+
 def test_a_time_past_a_stable_end_stops_at_the_end() -> None:
     # The lookup by time sees records that are not stable yet; a plan may not name them.
     result = resolved(request(Earliest(), AtTime(7)), log(), times={(P0, 7): 130})

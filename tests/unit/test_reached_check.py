@@ -217,6 +217,16 @@ def test_what_a_replica_has_is_reached_and_what_it_lacks_is_waited_for(
         assert command_line.main(["reached", str(job), "--until", until]) == code
 
 
+@pytest.mark.parametrize("found", [None, 9])
+def test_a_silent_replica_is_never_idle(found: int | None) -> None:
+    """Its leader may have records that it lacks, and takes no others while it is down."""
+    seen = survey({ON_A: 9, ON_B: 9}, {ON_A: found, ON_B: found})
+    logs = {**seen.logs, ON_A: replace(seen.logs[ON_A], leader=REPLICA)}
+    until, seen = parse_bounds(AT_T), replace(seen, logs=logs)
+    on_a, on_b = reach(until, seen, T + 10**9, 5000, has_transactions=False)
+    assert (on_a.state, on_a.offset, on_b.state) == ("waiting", None, "idle")
+
+
 @pytest.mark.parametrize("listed", ["1", "a-1", "b-1"])
 def test_a_partition_that_a_replica_does_not_list_is_waited_for(listed: str) -> None:
     """The replica may not know all partitions of its broker."""

@@ -206,8 +206,8 @@ def reached(
             metavar="SECONDS",
             parser=parse_idle_after_ms,
             help="If a partition has no record at or after --until, treat it as complete once this "
-            "many seconds have passed since then, by this machine's clock. Without this option, "
-            "wait for a record.",
+            "many seconds have passed since then, by this machine's clock, unless only "
+            "a replica of it is up. Without this option, wait for a record.",
         ),
     ] = None,
     settings: Settings = None,

@@ -1,9 +1,9 @@
 """Finds the losses of absent partitions: gone from the cluster, or unreadable for now. Pure.
 
 A partition that is gone is a loss. A partition without a leader is not a loss, nor are offsets that
-an open transaction delays: runs wait for both. A partition whose broker goes down while it is read
-is not a loss either: a policy may hold it once ``no_progress_ms`` have passed, and the next survey
-shows whether it is back.
+an open transaction delays or that a replica may lack: runs wait for all three. A partition whose
+broker goes down while it is read is not a loss either: a policy may hold it once ``no_progress_ms``
+have passed, and the next survey shows whether it is back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from rangeland import patterns
 from rangeland.loss import Loss, LossKind
-from rangeland.model import FromCheckpoint, Partition, Survey
+from rangeland.model import AtTime, FromCheckpoint, Partition, Survey
+from rangeland.wording import utc_time
 
 if TYPE_CHECKING:
     from rangeland.planning.bound_resolution import RangeRequest
@@ -111,6 +112,26 @@ def as_lagging_replica(loss: Loss) -> Loss:
     the leader says so."""
     evidence = f"{loss.evidence}, a replica that may lag; its leader is down"
     return replace(loss, kind=LossKind.UNREACHABLE, evidence=evidence)
+
+
+def unknown_ends(request: RangeRequest, survey: Survey) -> list[Loss]:
+    """The ends of ranges by time, made unreachable where a replica has no record that late: its
+    leader may have older ones that the replica lacks. A range that begins at the checkpoint may end
+    early, as the next run continues there; records after any other are in no range."""
+    losses = []
+    for partition, log in sorted(survey.logs.items()):
+        lower, upper = request.from_bounds.of(partition), request.until_bounds.of(partition)
+        if not log.leader.is_replica or lower is None or isinstance(lower, FromCheckpoint):
+            continue
+        if not isinstance(upper, AtTime):
+            continue
+        at_time = survey.lookups.for_times.get((partition, upper.time_ms))
+        if at_time is None or at_time >= log.end_offset:
+            evidence = f"no record at or after {utc_time(upper.time_ms)} on {log.leader.address}"
+            end = log.end_offset
+            loss = Loss(partition, end, end, LossKind.UNREACHABLE, evidence)
+            losses.append(as_lagging_replica(loss))
+    return losses
 
 
 def as_open_transaction(loss: Loss, survey: Survey) -> Loss:

@@ -30,6 +30,7 @@ from rangeland.planning.absent_partitions import (
     absent_partition_losses,
     as_lagging_replica,
     as_open_transaction,
+    unknown_ends,
     with_confirmation,
 )
 from rangeland.planning.coverage import Coverage
@@ -117,7 +118,7 @@ def resolve(
             return ResolvedRequest((), failing=resolved)
         ranges.append(resolved[0])
         losses += _uncovered_losses(resolved[1], log.leader.topic_id, covered)
-    losses += (*absent, *overwritten)
+    losses += (*absent, *overwritten, *unknown_ends(request, survey))
     notes = _expiry_notes(begins, survey, ranges, covered)
     notes += _inexact_notes(begins, request.until_bounds, survey, ranges)
     losses = [with_confirmation(loss, survey) for loss in losses]

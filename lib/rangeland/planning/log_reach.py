@@ -7,7 +7,8 @@ next range then begins later, and older records between the two are in neither r
 without writes never reaches a time, so a caller may accept it as complete some time later; this is
 a guess, and is called ``idle``, not ``reached``. Some brokers only know when segments were written.
 If they report where segments begin, a later segment proves that a time was reached; otherwise, a
-caller can only wait until the partition counts as idle.
+caller can only wait until the partition counts as idle. A partition that is read from a replica
+while its leader is down never does: the leader may have records that the replica lacks.
 
 A partition that a survey could not ask is waited for, even where a policy lets runs go on without
 it: nothing is known of its log.
@@ -73,9 +74,9 @@ def reach(
 
     A partition without a record that late counts as idle ``idle_after_ms`` after the time, by the
     clock from which ``now_ms`` was read before the survey; None waits for the record.
-    Partitions in ``unsettled`` are not idle: they have records of an open transaction. Without
-    ``has_transactions``, a broker that answers the end of its log has no record that late. Raises
-    JobFileError for a listed partition that does not exist."""
+    Partitions in ``unsettled`` are not idle: they have records of an open transaction. Nor are
+    those read from a replica. Without ``has_transactions``, a broker that answers the end of its
+    log has no record that late. Raises JobFileError for a listed partition that does not exist."""
     unasked = _unasked_partitions(until, survey)
     check_partitions_are_known(until, survey, "--until", "correct --until", unasked.keys())
     asked = [
@@ -140,7 +141,9 @@ def _reach_one(
     # yet, while records before it may still be committed. Without transactions, the log had no such
     # record, since its end is requested first.
     is_end = offset == end and not has_transactions
-    is_silent = offset is None or is_guess or is_end
+    # A replica may lack such a record. Nothing is written while its leader is down, so its silence
+    # would always come.
+    is_silent = not log.leader.is_replica and (offset is None or is_guess or is_end)
     if is_silent and idle_after_ms is not None and now_ms >= bound.time_ms + idle_after_ms:
         return PartitionReach(log.partition, "idle", end, end if offset is None else offset)
     return PartitionReach(log.partition, "waiting", end, None)

@@ -248,7 +248,7 @@ def absent_brokers(view: ClusterView, named_brokers: Iterable[str]) -> AbsentPar
     return AbsentPartitions(
         answered_brokers=frozenset(answered),
         unanswered_brokers=dict(view.unreachable),
-        partly_listed_brokers=dict.fromkeys(replicated, "only a replica of it is up"),
+        partly_listed_brokers=dict.fromkeys(sorted(replicated), "only a replica of it is up"),
     )
 
 
