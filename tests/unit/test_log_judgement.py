@@ -191,6 +191,20 @@ def test_only_a_leader_shows_that_what_was_read_has_expired() -> None:
     assert isinstance(judge_logs({P: NAMELESS}, behind), Unconfirmed)
 
 
+@pytest.mark.parametrize("now", [{}, {P: None}, {P: 17}])
+def test_a_replica_confirms_nothing_without_bytes_to_compare(
+    now: dict[Partition, int | None],
+) -> None:
+    """Its end and epoch are not compared, since it may lag."""
+    why = "its leader is down, and a replica may lag: there were no bytes to compare"
+    replica = seen(log(50, replace(OLD_LEADER, is_replica=True)))
+    evidence = replace(old_log({P: None}, fingerprints=now), survey=replica)
+    assert judge_logs({P: NAMELESS}, evidence) == Unconfirmed(P, why)
+    part = PartRead(frozenset({P}), {P: None})
+    shared = replace(evidence, fingerprints_before={P: 17}, fingerprints={P: 17}, parts=(part,))
+    assert judge_logs({P: NAMELESS}, shared) == Unconfirmed(P, why)
+
+
 OF_P = PartRead(frozenset({P}), {P: 17})
 NO_FINGERPRINT = "part of it was read, but no fingerprint was kept"
 

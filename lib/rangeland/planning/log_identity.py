@@ -213,8 +213,8 @@ def _compare_bytes(
 ) -> FinalJudgement:
     """The judgement by earlier and present fingerprints of these logs. There is nothing to compare
     if a log had no complete batch small enough to fetch, or if its bytes have expired since. A
-    replica's bytes are as good as its leader's, but it may not have them yet. ``why_none``: why
-    there may be no earlier fingerprint."""
+    replica's bytes are as good as its leader's, but it may not have them yet; they are all that it
+    can confirm a log with. ``why_none``: why there may be no earlier fingerprint."""
     for partition in logs:
         checksum = fingerprints.get(partition)
         if checksum is not None and before.get(partition) not in (None, checksum):
@@ -222,6 +222,9 @@ def _compare_bytes(
     for partition, log in sorted(logs.items()):
         if partition not in before:
             return Unconfirmed(partition, why_none)
+        if before[partition] is None and log.leader.is_replica:
+            why = "its leader is down, and a replica may lag: there were no bytes to compare"
+            return Unconfirmed(partition, why)
         is_there = log.leader.is_replica or log.start_offset <= compared_at[partition]
         if before[partition] is not None and fingerprints.get(partition) is None and is_there:
             return Unconfirmed(partition, "its broker does not return what was read")
