@@ -284,7 +284,9 @@ class ReachResult(JsonResult):
     asked_at_ms: int
     partitions: tuple[PartitionReach, ...]
     unanswered_brokers: Mapping[str, str] = field(default_factory=dict)
-    """The brokers that may have partitions to wait for and did not list them, and why."""
+    """The brokers that may have partitions to wait for and did not answer, and why. A broker of
+    which only a replica answers is not one of them, though it may have partitions that the replica
+    does not know."""
 
     @property
     def is_reached(self) -> bool:

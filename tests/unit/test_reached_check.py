@@ -238,6 +238,35 @@ def test_a_partition_that_a_replica_does_not_list_is_waited_for(listed: str) -> 
     assert "only a replica of it is up" in found.why
 
 
+B_1 = Partition("orders", 1, "b")
+
+
+@pytest.mark.parametrize("has_b_0", [{"excluded": frozenset({ON_B})}, {}])
+def test_a_number_is_waited_for_on_each_broker_whose_replica_lists_only_others(
+    has_b_0: Any,
+) -> None:
+    """Another broker has that number, and the replica may not know it of its own."""
+    a_1 = Partition("orders", 1, "a")
+    absent = absent_brokers(view_of(("a",), orders={a_1: LEADER, ON_B: REPLICA}), ())
+    ends = {a_1: 9} if has_b_0 else {a_1: 9, ON_B: 9}
+    seen = replace(survey(ends, {}), absent=replace(absent, **has_b_0))
+    waiting, reached = reach(parse_bounds({"orders": {"1": 9}}), seen, T)
+    assert (waiting.partition, waiting.state) == (Partition("orders", 1), "waiting")
+    assert waiting.why == "broker b: only a replica of it is up"
+    assert (reached.partition, reached.state) == (a_1, "reached")
+
+
+def test_a_number_that_each_replica_lists_is_not_waited_for_twice() -> None:
+    """It is an entry of its own, whether it could be asked or not."""
+    absent = absent_brokers(view_of((), orders={ON_A: REPLICA, B_1: REPLICA, ON_B: REPLICA}), ())
+    seen = replace(survey({ON_A: 9, ON_B: 9, B_1: 9}, {}), absent=absent)
+    until = parse_bounds({"orders": {"0": 9}})
+    assert [one.state for one in reach(until, seen, T)] == ["reached", "reached"]
+    given_up = replace(absent, unreachable={ON_B: "timed out"})
+    found = reach(until, replace(survey({ON_A: 9, B_1: 9}, {}), absent=given_up), T)
+    assert [(one.partition, one.state) for one in found] == [(ON_A, "reached"), (ON_B, "waiting")]
+
+
 def test_a_broker_without_any_leader_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

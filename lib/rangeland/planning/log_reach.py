@@ -18,10 +18,11 @@ None of this proves that nothing older will come: producers may write any timest
 
 from __future__ import annotations
 
-from collections.abc import Collection, Set
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass
 from typing import Literal
 
+from rangeland.grouping import group_by
 from rangeland.model import (
     AbsentPartitions,
     AtOffset,
@@ -97,27 +98,41 @@ def reach(
 
 def _unasked_partitions(until: Bounds, survey: Survey) -> dict[Partition, str]:
     """The partitions that ``until`` names and the survey could not ask, and why."""
+    absent = survey.absent
     asked = named_in(survey.logs.keys())
+    existing = {*survey.logs, *absent.unreachable, *absent.excluded}
+    of_topics = group_by(existing, lambda p: (p.topic, p.broker))
+    numbers = {key: {p.number for p in group} for key, group in of_topics.items()}
     return {
         partition: why
-        for partition in {*survey.absent.unreachable, *until.listed}
+        for partition in {*absent.unreachable, *until.listed}
         if partition not in survey.logs
         and until.of(partition) is not None
-        and (why := _why_unasked(partition, survey.absent, asked))
+        and (why := _why_unasked(partition, absent, partition in asked, numbers))
     }
 
 
 def _why_unasked(
-    partition: Partition, absent: AbsentPartitions, asked: Set[Partition]
+    partition: Partition,
+    absent: AbsentPartitions,
+    others_have_it: bool,
+    numbers: Mapping[tuple[str, str], Set[int]],
 ) -> str | None:
+    """Why a partition could not be asked; None if it could, or does not exist. ``numbers``: what
+    is listed of each topic, by topic and broker."""
     why = absent.why_unreachable(partition)
-    if why is None and partition.broker == "":
-        # Listed without a broker, it is also a partition of each broker that did not answer.
-        silent = absent.unanswered_brokers
-        if partition not in asked:
-            silent = {**absent.partly_listed_brokers, **silent}
-        return "; ".join(f"broker {name}: {reason}" for name, reason in silent.items()) or None
-    return why
+    if why is not None or partition.broker:
+        return why
+    # Listed without a broker, it is also a partition of each broker that did not list its own. One
+    # whose replica lists none of the topic counts as having none, if other brokers have it.
+    if_none: Set[int] = {partition.number} if others_have_it else set()
+    silent = {
+        name: reason
+        for name, reason in absent.partly_listed_brokers.items()
+        if partition.number not in numbers.get((partition.topic, name), if_none)
+    }
+    silent |= absent.unanswered_brokers
+    return "; ".join(f"broker {name}: {reason}" for name, reason in silent.items()) or None
 
 
 def _reach_one(
