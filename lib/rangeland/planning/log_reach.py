@@ -132,7 +132,7 @@ def _why_unasked(
         if partition.number not in numbers.get((partition.topic, name), if_none)
     }
     silent |= absent.unanswered_brokers
-    return "; ".join(f"broker {name}: {reason}" for name, reason in silent.items()) or None
+    return "; ".join(f"broker {name}: {reason}" for name, reason in sorted(silent.items())) or None
 
 
 def _reach_one(
