@@ -2,7 +2,8 @@
 
 Within its slice, a chunk covers the offsets from its own beginning to that of the next chunk, and
 its counts must add up to that width. A slice gets a receipt only if its chunks follow one another
-to its end; otherwise ProofFailed is raised here, before anything is prepared.
+to its end, or to where it is held; otherwise ProofFailed is raised here, before anything is
+prepared.
 
 Offsets without a row are recorded as intervals, so that a later verification can distinguish a
 missing row from one that never existed.

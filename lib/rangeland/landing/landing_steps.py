@@ -294,8 +294,9 @@ class LandingSteps:
 
     @contextmanager
     def _recording_losses(self) -> Iterator[None]:
-        """A context that records losses in the ledger, if there is one: those that end a command
-        which moves the checkpoint. Errors also say what ``counting_landed`` adds to them."""
+        """A context that records the losses that end a command, provided that the command moves
+        the checkpoint and there is a ledger. Errors also say what ``counting_landed`` adds to
+        them."""
         with self.counting_landed():
             try:
                 yield

@@ -116,8 +116,9 @@ def as_lagging_replica(loss: Loss) -> Loss:
 
 def unknown_ends(request: RangeRequest, survey: Survey) -> list[Loss]:
     """The ends of ranges by time, made unreachable where a replica has no record that late: its
-    leader may have older ones that the replica lacks. A range that begins at the checkpoint may end
-    early, as the next run continues there; records after any other are in no range."""
+    leader may have older ones that the replica lacks. Only a range that begins at the checkpoint
+    may end too early, since the next run continues from that end; records that any other range
+    missed would be in no range."""
     losses = []
     for partition, log in sorted(survey.logs.items()):
         lower, upper = request.from_bounds.of(partition), request.until_bounds.of(partition)

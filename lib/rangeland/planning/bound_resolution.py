@@ -72,7 +72,7 @@ class RangeRequest:
     topics: tuple[str, ...] = ()
     """The topics that the job names: a missing one that has a checkpoint is not a typo."""
     partitions: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
-    """The partitions that the job lists of a topic of which it does not read all."""
+    """For each topic of which the job reads only some partitions: the ones it lists."""
 
     @property
     def every_bound(self) -> tuple[Bound, ...]:

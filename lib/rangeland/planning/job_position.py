@@ -38,8 +38,8 @@ class JobPosition:
     def landed_partitions(
         self, listed: Mapping[str, Collection[int | str]]
     ) -> frozenset[Partition]:
-        """The partitions with a checkpoint, and those that only backfills or other jobs have
-        landed, without those that a job which lists these partitions of topics does not read."""
+        """The partitions with a checkpoint and, of those that only backfills or other jobs have
+        landed, the ones that the job reads. ``listed``: the partitions that it lists, by topic."""
         covered = (*self.covered.intervals, *self.landed_again.intervals)
         read = (p for p, _ in covered if is_read(p, listed.get(p.topic)))
         return frozenset({*self.checkpoint, *read})

@@ -41,7 +41,8 @@ class PlanTerms:
     limits: Limits
     slicing: Slicing
     kind: PlanKind
-    """The checkpoint of a run moves to the run's beginning, even without new records."""
+    """Only a run moves the job's checkpoint. If it has a beginning of its own after the checkpoint,
+    the checkpoint moves there even if nothing lands."""
     tags: tuple[str, ...] = ()
     schema_json: str = ""
 

@@ -58,9 +58,9 @@ def apply_limits(
     increases with each run, so that all partitions get a turn even if the limit is less than one
     record for each.
 
-    A partition with several ranges spends its share on them in order, so that nothing after a cut
-    is landed and a checkpoint never jumps over a hole. Estimated bytes shrink in proportion; empty
-    ranges are kept unchanged."""
+    A partition with several ranges spends its share on them in order, and nothing after a cut is
+    planned, so that a checkpoint never passes what is left for a later run. Estimated bytes shrink
+    in proportion; empty ranges are kept unchanged."""
     groups = [sorted(group) for group in by_partition(ranges).values()]
     # A limit by bytes takes at least one record: a larger one would otherwise never be landed.
     for limit, size_of, least in (

@@ -126,7 +126,8 @@ def _survey_once(
             survey = _survey_logs(attempt, now, ask_group)
             request = attempt.request
             topics = attempt.partitions.topics
-            # A pattern names the topics that exist: one alone is not missing without a checkpoint.
+            # A pattern stands for whatever topics exist: once any log is found, a missing topic is
+            # suspicious only if it has a checkpoint.
             landed = () if request.topic_pattern and survey.logs else request.landed
             return survey, suspicions(survey, request.checkpoint, topics, landed)
         except ChangedMeanwhile as error:

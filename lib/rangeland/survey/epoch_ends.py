@@ -81,8 +81,9 @@ def epoch_ends(
 def log_ends(
     brokers: ConnectionPool, leaders: Mapping[Partition, Leader]
 ) -> dict[Partition, int | None]:
-    """The ends of the leaders' logs, with what is not replicated yet: there the present epoch ends.
-    None where the broker cannot say. Partitions whose leader does not answer are left out."""
+    """The ends of the leaders' logs, including what is not replicated yet: a log ends where its
+    current epoch ends. None where the broker cannot say. Partitions whose leader does not answer
+    are left out."""
     epochs = {p: leader.epoch for p, leader in leaders.items() if leader.epoch is not None}
     reported = _ask_ends(brokers, {p: leaders[p] for p in epochs}, epochs)
     return {p: None for p in leaders if p not in epochs} | reported

@@ -22,11 +22,14 @@ high watermark. The broker is then asked again, until everything that was in the
 is replicated. If the latest record is still hidden then, the log is constantly being written to,
 and a record near the end of its readable part is judged instead: the last offsets may be
 transaction markers, or aborted or compacted records, so more and more of them are read until one
-has a record. If none is found, the broker is asked again. That no record between the first one and
-this one, or after it, is late remains unproven. A log without timestamps, or with all of its
-records in remote storage, has no latest record either, and is judged without it. Brokers before 3.0
-take the request for one about a time before all records, and return the first record: they are
-believed, unless that record is late or its segment has none left.
+has a record. If none is found, the broker is asked again. If one is found and is early, that does
+not prove that no other record after the first one is late.
+
+A log without timestamps, or with all of its records in remote storage, has no latest record either,
+and is judged without it. Brokers before 3.0 read ``MAX_TIMESTAMP`` as an ordinary time before all
+records, and return the first record. If that record is earlier than the requested time, they are
+believed; if it is not, or if they return none because its segment has no records left, the log is
+checked further.
 """
 
 from __future__ import annotations

@@ -106,9 +106,9 @@ class OutcomeEvent(_OfPlan):
         return bool(self.ranges)
 
     def is_given_up(self, kind: PlanKind) -> bool:
-        """Whether the plan, which is of this kind, was given up. An outcome that lands nothing
-        means just that for the kinds of plan that can be given up; for any other kind, the plan was
-        read and all its partitions are held, or an adoption has ended it (``was_ended``)."""
+        """Whether the plan, which is of this kind, was given up. For kinds of plan that can be
+        given up, an outcome that lands nothing means this. For any other kind, the plan was read
+        and all its partitions are held, or an adoption has ended it (``was_ended``)."""
         return kind.traits.may_be_given_up and not self.has_landed_ranges
 
     def was_ended(self, kind: PlanKind) -> bool:

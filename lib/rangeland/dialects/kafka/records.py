@@ -106,9 +106,9 @@ class LogWalk:
 
     def fill_chunk(self, max_bytes: int) -> ChunkBuilder:
         """Begins a chunk, and walks to the end of the range or of the entries, to a gap, or until
-        ``max_bytes`` are decompressed. Damage that begins at the end of the range matters only if
-        nothing else accounts for the offsets from ``good_until`` up to it; the error carries that
-        offset."""
+        ``max_bytes`` are decompressed. If damage begins at or after the end of the range, the error
+        also says up to where offsets are accounted for (``good_until``): the walk gets that far
+        only if nothing before it accounts for the rest of the range."""
         self.chunk = ChunkBuilder(self.next_offset, self.until_offset, self.max_batch_bytes)
         try:
             self._advance(max_bytes)

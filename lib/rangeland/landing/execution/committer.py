@@ -258,8 +258,8 @@ class PlanCommitter:
 
     def _repair(self, plan: Plan, outcome: OutcomeEvent) -> Attempt:
         """Adds the rows of a repair. If something else has brought back rows at their offsets in
-        the meantime, they replace those. The version that the commit follows shows whether this is
-        so."""
+        the meantime, they replace those. Otherwise, the commit must directly follow the version
+        that was seen to have none."""
         self._context.progress.step(_step_text(outcome))
         if (failure := self._file_failure(outcome)) is not None:
             return failure
