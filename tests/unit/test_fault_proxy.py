@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from rangeland.connection.pool import ConnectionPool
@@ -129,7 +131,9 @@ def test_what_is_not_troubled_comes_through_and_what_is_does_not() -> None:
 
 
 def test_a_proxy_before_no_broker_closes_and_leaves_nothing_behind() -> None:
-    with peer(young(answers_metadata)) as broker:
-        gone = str(broker)
-    with Proxy("kafka", [gone]) as proxy, pytest.raises(Unreachable):
-        ask(proxy)
+    # Bound without listening: connections are refused, and the proxy cannot get this port itself.
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{bound.getsockname()[1]}"
+        with Proxy("kafka", [nobody]) as proxy, pytest.raises(Unreachable):
+            ask(proxy)
