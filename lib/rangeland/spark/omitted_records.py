@@ -1,7 +1,7 @@
 """Records that a plan leaves out because its transform fails on them.
 
-They are treated like records that cannot be decoded, by the same policy, provided that each of them
-has been seen to fail by itself. The tasks are told their offsets and withhold them from the
+They are treated like records that cannot be decoded, by the same policy, provided that the
+transform has failed on each of them alone. The tasks get their offsets and withhold them from the
 transform, which processes all other records in one query. If a transform fails on every record, the
 transform itself is at fault.
 """

@@ -11,7 +11,7 @@ them as messages.
   from a descriptor declares map entries, which then count unless schemas are normalized; others do
   not have them, and none has groups.
 - confluent-kafka-javascript does not count map entries, as ``nestedMessages`` lacks them.
-- franz-go, and others that are told the indexes, may follow any of these.
+- franz-go, and other clients whose users give the indexes, may follow any of these.
 
 The text from the registry does not show what stood before a message: Confluent's registry prints
 fields first and nested messages after them (``ProtobufSchemaUtils.toString``), wherever a producer
