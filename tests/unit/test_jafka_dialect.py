@@ -396,4 +396,4 @@ def test_a_login_is_the_jobs_mistake() -> None:
 
 def test_groups_need_a_zookeeper() -> None:
     with pytest.raises(JobFileError, match=r"source\.zookeeper"):
-        broker_groups(ClusterSettings("jafka", ()))
+        broker_groups(ClusterSettings("jafka", ()), "orders")

@@ -30,7 +30,7 @@ def open_backend(job: Job, settings: ClusterSettings) -> GroupBackend:
     return broker_groups(settings, job.name)
 
 
-def broker_groups(settings: ClusterSettings, job: str = "") -> GroupBackend:
+def broker_groups(settings: ClusterSettings, job: str) -> GroupBackend:
     """The backend at the dialect's own brokers, for this job. Raises JobFileError if they keep no
     groups."""
     import rangeland.groups as package
