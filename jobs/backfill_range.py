@@ -23,4 +23,4 @@ def backfill(entry: ScriptEntry) -> RunResult:
 
 
 if __name__ == "__main__":
-    sys.exit(main(backfill, __doc__, flags=FLAGS))
+    sys.exit(main(backfill, __doc__, flags=FLAGS, command="backfill"))

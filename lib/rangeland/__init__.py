@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rangeland.api import FrozenPlan, backfill, land, plan, run_jobs, verify
+    from rangeland.api import FrozenPlan, backfill, land, plan, run_jobs, verify, write_metrics
     from rangeland.dataframe.datasource import RangelandSource
     from rangeland.errors import RangelandError
     from rangeland.job import Job
@@ -41,6 +41,7 @@ _HOMES = {
     "plan": "rangeland.api",
     "run_jobs": "rangeland.api",
     "verify": "rangeland.api",
+    "write_metrics": "rangeland.api",
 }
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "plan",
     "run_jobs",
     "verify",
+    "write_metrics",
 ]
 
 

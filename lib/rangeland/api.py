@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rangeland import run as commands
+from rangeland.clock import wall_ms
 from rangeland.cluster_access.cluster_lookup import look_up_cleanup, look_up_read_settings
 from rangeland.dataframe.frozen_plan import log_left_out
 from rangeland.errors import UsageError
 from rangeland.fetch.backoff import shared_rates
-from rangeland.fleet.fleet_result import FleetResult
+from rangeland.fleet.fleet_result import FleetResult, JobResult
 from rangeland.fleet.fleet_run import JobsProgress, NoJobsProgress, fleet_of, run_all
 from rangeland.fleet.job_folders import job_files
 from rangeland.fleet.topic_jobs import load_files
@@ -20,6 +21,11 @@ from rangeland.job import Job
 from rangeland.job.command_line_overrides import load_job
 from rangeland.landing.execution.slice_tasks import tasks_of
 from rangeland.model import FromCheckpoint, Range, Slice
+from rangeland.monitoring.metrics_file import (
+    check_metrics_can_be_written,
+    table_run,
+    write_metrics_file,
+)
 from rangeland.planning.plan import Plan, in_planned_epochs
 from rangeland.planning.plan_kind import backfill_kind
 from rangeland.progress_events import NoProgress, Progress
@@ -135,6 +141,23 @@ def backfill(
         )
     kind = backfill_kind(missing=missing, replace=replace)
     return commands.backfill(job, spark, progress or NoProgress(), kind)
+
+
+def write_metrics(
+    path: str | Path, result: RunResult | FleetResult[RunResult], command: str = "run"
+) -> None:
+    """Writes what ``rangeland run --metrics`` writes: ``command`` is the value of its label. Jobs
+    that have failed are in the result of ``run_jobs``. Raises UsageError if the file cannot be
+    written."""
+    file = Path(path)
+    check_metrics_can_be_written(file)
+    job_results: Sequence[JobResult[RunResult]]
+    if isinstance(result, FleetResult):
+        job_results = result.jobs
+    else:
+        job_results = [JobResult(result.job, result.table, result, None, result.seconds)]
+    ended_at_ms = wall_ms()
+    write_metrics_file(file, [table_run(command, one, ended_at_ms) for one in job_results])
 
 
 def verify(job: Job, spark: SparkSession, progress: Progress | None = None) -> VerifyResult:

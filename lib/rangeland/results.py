@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from rangeland.decode.payload.row_format import RowFormat
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.loss import DecidedLoss
-from rangeland.model import Counts, Isolation, LogState, Range
+from rangeland.model import Counts, Isolation, LogState, Partition, Range
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.retention_risk import ReadSpeed
@@ -77,6 +77,11 @@ class RunResult(JsonResult):
     bytes."""
     schemas: tuple[WriterSchema, ...] | None = None
     """The schemas that the landed values name; None if keys and values stay bytes."""
+    checkpoint: Mapping[Partition, int] | None = field(default=None, repr=False)
+    """The job's checkpoint afterwards; None for a command that does not move it. This and ``logs``
+    are for metrics, not part of the JSON."""
+    logs: Sequence[LogState] = field(default=(), repr=False)
+    """The logs in the last survey; none if no survey was taken."""
 
     @property
     def held(self) -> tuple[str, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any
 
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.model import Survey
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress, Progress
 
@@ -22,6 +24,7 @@ def landing_context(
 ) -> LandingContext:
     """The context of a command whose target has these parts, and None for the others."""
     target = LandingTarget(*[getattr(parts, part.name, None) for part in fields(LandingTarget)])
+    surveys = surveys or SimpleNamespace(last=Survey(0, {}))
     return LandingContext(
         spark, job, kind, target, surveys, progress or NoProgress(), None, row_schema=None
     )

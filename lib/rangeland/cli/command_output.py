@@ -16,7 +16,7 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
@@ -33,8 +33,11 @@ from rangeland.spark.gateway import await_jvm_end, end_jvm
 from rangeland.spark.spark_errors import unexpected_error
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import RenderableType
 
+    from rangeland.monitoring.metrics_file import MetricsFile
     from rangeland.render.progress_view import LiveProgress
 
 INTERRUPTED = 130
@@ -50,7 +53,8 @@ logger = logging.getLogger("rangeland.command")
 class CommandOutput:
     """The streams and the exit code of one command. ``writes``: whether the command may land
     something; ``when_interrupted``: what to report after an interruption, if that is known in
-    advance."""
+    advance; ``on_end``: called with the exit code, and the error if there is one, once the end of
+    the command is reported."""
 
     def __init__(self, arguments: Sequence[str], stdout: IO[str]) -> None:
         flags = arguments[: arguments.index("--")] if "--" in arguments else arguments
@@ -60,6 +64,7 @@ class CommandOutput:
         self.stdout = stdout
         self.writes = False
         self.when_interrupted: Interruption | None = None
+        self.on_end: Callable[[int, RangelandError | None], None] = lambda code, error: None
         self.signals = StopSignals()
         self._logs_json = False
         self._progress: LiveProgress | None = None
@@ -80,6 +85,26 @@ class CommandOutput:
             self._progress = LiveProgress(console, self.quiet)
         return self._progress
 
+    def open_metrics_file(
+        self, path: Path | None, command: str, job_files: Sequence[Path]
+    ) -> MetricsFile | None:
+        """The metrics file at this path, if there is one, which is written when the command ends.
+        Until it knows more, it has the names of the job files. Raises UsageError if the file cannot
+        be written."""
+        if path is None:
+            return None
+        from rangeland.monitoring.metrics_file import (
+            MetricsFile,
+            TableName,
+            check_metrics_can_be_written,
+        )
+
+        check_metrics_can_be_written(path)
+        file = MetricsFile(path, command, lambda text: self.progress().warn(text))
+        file.expect(TableName(str(job_file), None) for job_file in job_files)
+        self.on_end = file.write
+        return file
+
     def print_result(self, document: dict[str, Any], renderable: RenderableType) -> None:
         """Prints the JSON with ``--json``, otherwise the text; both on stdout."""
         self._stop_progress()
@@ -94,7 +119,9 @@ class CommandOutput:
         """The exit code for a command that has finished with ``code``: 141 instead of 0 if the
         reader of stdout, such as ``head``, went away before it had read everything."""
         self.stdout.flush()
-        return UNREAD if code == 0 and has_dropped(self.stdout) else code
+        code = UNREAD if code == 0 and has_dropped(self.stdout) else code
+        self.on_end(code, None)
+        return code
 
     def fail(self, error: BaseException) -> int:
         """Reports the error and returns its exit code. An error that was caused by an interruption
@@ -117,6 +144,7 @@ class CommandOutput:
             from rangeland.render.text_drawing import console_for
 
             console_for(sys.stderr).print(render_error(error))
+        self.on_end(error.exit_code, error)
         return error.exit_code
 
     def report_interruption(self) -> int:
@@ -133,6 +161,7 @@ class CommandOutput:
             logger.error(interruption.message, extra={"error": NAME, "exit": code})
         else:
             print(interruption.message, file=sys.stderr, flush=True)
+        self.on_end(code, None)
         end_jvm()
         return code
 

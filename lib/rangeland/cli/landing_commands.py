@@ -20,6 +20,7 @@ from rangeland.cli.many_jobs import (
     run_table_command,
     work_on_job,
 )
+from rangeland.cli.metrics_option import Metrics, record_metrics
 from rangeland.cli.options import (
     From,
     JobPaths,
@@ -84,6 +85,7 @@ def run(
     from_bound: From = None,
     until_bound: Until = None,
     parallel: Parallel = None,
+    metrics: Metrics = None,
     settings: Settings = None,
 ) -> None:
     """Land what is new. Running it again at any time lands nothing twice.
@@ -99,8 +101,10 @@ def run(
       rangeland run orders.yaml --set limits.max_records=1000000
       rangeland run orders.yaml clicks.yaml
       rangeland run jobs/ --parallel 8
+      rangeland run orders.yaml --metrics /var/lib/node_exporter/textfile/orders.prom
     """
     output.writes = True
+    metrics_file = output.open_metrics_file(metrics, "run", job_files)
 
     def table_command() -> TableCommand:
         from rangeland.fleet.fleet_run import run_all
@@ -110,7 +114,8 @@ def run(
         return TableCommand(work_on_job(run_job), render_result, run_all)
 
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
-    run_table_command(output, jobs, table_command, asks_brokers=True)
+    recorded = record_metrics(metrics_file, jobs, table_command)
+    run_table_command(output, jobs, recorded, asks_brokers=True)
 
 
 @command
@@ -175,6 +180,7 @@ def backfill(
         typer.Option("--replace", help="Land the range again, replacing the rows that are there."),
     ] = False,
     parallel: Parallel = None,
+    metrics: Metrics = None,
     settings: Settings = None,
 ) -> None:
     """Land a range of your choice, without moving the checkpoint of the scheduled runs.
@@ -192,6 +198,9 @@ def backfill(
       rangeland backfill orders.yaml --missing
     """
     output.writes = not dry_run
+    if dry_run and metrics is not None:
+        raise UsageError("--dry-run lands nothing, so it has no --metrics", do="leave out one")
+    metrics_file = output.open_metrics_file(metrics, "backfill", job_files)
 
     from rangeland.job.command_line_overrides import check_range_is_for_backfill
 
@@ -214,7 +223,8 @@ def backfill(
     if dry_run:
         _preview(output, jobs, kind)
     else:
-        run_table_command(output, jobs, table_command, asks_brokers=True)
+        recorded = record_metrics(metrics_file, jobs, table_command)
+        run_table_command(output, jobs, recorded, asks_brokers=True)
 
 
 # --- shared --------------------------------------------------------------------

@@ -20,6 +20,7 @@ from rangeland.errors import UsageError
 from rangeland.job.command_line_overrides import load_job
 from rangeland.job.job_text import check_settings_are_well_formed
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings
+from rangeland.monitoring.metrics_file import TableName
 from rangeland.results import RunResult
 
 
@@ -56,10 +57,12 @@ def main(
     settings: Sequence[str] = (),
     arguments: Sequence[str] | None = None,
     flags: Mapping[str, str] | None = None,
+    command: str = "run",
 ) -> int:
     """Does ``work`` and returns the exit code. ``settings`` are overrides as for ``--set``; options
     on the command line take precedence over them. ``flags`` maps the script's own switches to their
-    help texts; ``ScriptEntry.flags`` has those that were given."""
+    help texts; ``ScriptEntry.flags`` has those that were given. ``command`` is the command that the
+    script stands for, as metrics name it."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     with command_output(words) as output:
         output.writes = True
@@ -67,7 +70,13 @@ def main(
             options = _parser(doc, flags).parse_args(words)
             output.configure_logging(LogSettings(options.log_level, options.log_format))
             chosen = frozenset(name for name in flags or () if getattr(options, name))
-            result = work(ScriptEntry(options, settings, output, chosen))
+            metrics = output.open_metrics_file(options.metrics, command, [options.job_file])
+            entry = ScriptEntry(options, settings, output, chosen)
+            if metrics is None:
+                result = work(entry)
+            else:
+                name = TableName(entry.job.name, entry.job.sink.table)
+                result = metrics.record(name, lambda: work(entry))
         except KeyboardInterrupt:
             return output.report_interruption()
         except Exception as error:
@@ -114,6 +123,7 @@ def _parser(doc: str, more: Mapping[str, str] | None = None) -> argparse.Argumen
     )
     for name, meaning in (more or {}).items():
         add(f"--{name}", action="store_true", help=meaning)
+    add("--metrics", metavar="FILE", type=Path, help="write what became of the run, for Prometheus")
     add("--json", action="store_true", help="print one JSON object as the last line of stdout")
     add("--quiet", "-q", action="store_true", help="show warnings but no progress")
     add("--debug", action="store_true", help="show the traceback of an error")

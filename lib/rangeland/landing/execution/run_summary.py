@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rangeland.cluster_access.registry_lookup import registered_as, schemas_of
 from rangeland.decode.payload.schema_ids.schema_catalogue import SubjectVersion
@@ -13,7 +13,8 @@ from rangeland.landing.execution.committer import CommittedPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.job_history import JobHistory
 from rangeland.loss import Action, DecidedLoss
-from rangeland.model import Range
+from rangeland.model import Partition, Range
+from rangeland.planning.incarnation import LogMark, checkpoint_after
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.slice_receipt import RangeResult
 from rangeland.planning.table_audit import ReplacedRange
@@ -52,6 +53,8 @@ def result_of_plans(
         schemas=_schemas(context, ours) if is_typed else None,
         passed_over=draft.passed_over if draft is not None and finished else (),
         replaced=_replaced_rows(ours),
+        checkpoint=_checkpoint(context, finished, losses),
+        logs=tuple(context.surveys.last.logs.values()),
     )
 
 
@@ -92,6 +95,27 @@ def _held_losses(
             if event.loss.action is Action.HOLD
         }
     return tuple(held.values())
+
+
+def _checkpoint(
+    context: LandingContext,
+    finished: Sequence[CommittedPlan],
+    losses: Sequence[Sequence[LossEvent]],
+) -> dict[Partition, int] | None:
+    """The job's checkpoint after its last plan. If none was finished, table and ledger are as they
+    were when the last draft was made."""
+    if not context.kind.traits.moves_checkpoint:
+        return None
+    application = context.job.application
+    for one, events in zip(reversed(finished), reversed(losses), strict=True):
+        if one.plan.application == application:
+            marks = checkpoint_after(one.plan.checkpoint, [event.loss for event in events])
+            return _offsets(marks)
+    return _offsets(context.target.history.position(application).checkpoint)
+
+
+def _offsets(marks: Mapping[Partition, LogMark]) -> dict[Partition, int]:
+    return {partition: mark.until_offset for partition, mark in marks.items()}
 
 
 def _range_results(landed: Iterable[CommittedPlan]) -> tuple[RangeResult, ...]:

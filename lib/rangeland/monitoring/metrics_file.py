@@ -1,0 +1,159 @@
+"""The metrics file of a command: whether it can be written, what is recorded for it while the
+command runs, and its writing at the end.
+
+The file replaces the earlier one in one step, so that nobody reads half of it. Imports little,
+since a command line needs it before Spark starts.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rangeland.clock import wall_ms
+from rangeland.errors import RangelandError, UsageError
+from rangeland.fleet.fleet_result import JobResult
+
+if TYPE_CHECKING:
+    from rangeland.fleet.fleet_run import JobsProgress
+    from rangeland.monitoring.run_metrics import TableRun
+    from rangeland.results import RunResult
+
+LIBRARY = "prometheus_client"
+
+
+class TableName(NamedTuple):
+    """The names of a job and of its table, which is None if it is not known."""
+
+    job: str
+    table: str | None
+
+
+class MetricsFile:
+    """Records how a command ends for each of its tables, and writes that to a file.
+    ``warn`` receives the reason why the file could not be written."""
+
+    def __init__(self, path: Path, command: str, warn: Callable[[str], None]) -> None:
+        self._path = path
+        self._command = command
+        self._warn = warn
+        self._unfinished: list[TableName] = []
+        self._began_at: float | None = None
+        self._runs: dict[TableName, TableRun] = {}
+
+    def expect(self, names: Iterable[TableName]) -> None:
+        """Names the tables that the command is about, as far as it is known by now."""
+        self._unfinished = list(names)
+
+    def begin(self, names: Iterable[TableName]) -> None:
+        """Names the tables once the work on them begins."""
+        self.expect(names)
+        self._began_at = time.monotonic()
+
+    def add(self, job_result: JobResult[RunResult]) -> None:
+        """Records how the command ended for one table. If it was recorded before, only the result
+        is replaced."""
+        name = TableName(job_result.job, job_result.table)
+        before = self._runs.get(name)
+        ended_at_ms = wall_ms() if before is None else before.ended_at_ms
+        self._runs[name] = table_run(self._command, job_result, ended_at_ms)
+
+    def record(self, name: TableName, work: Callable[[], RunResult]) -> RunResult:
+        """Does the work for one table, and records its result."""
+        self.begin([name])
+        result = work()
+        self.add(JobResult(*name, result, None, result.seconds))
+        return result
+
+    def write(self, exit_code: int, error: RangelandError | None) -> None:
+        """Writes the file when the command has ended with this exit code, and with this error if
+        there is one; they count for the tables that have no result. Whatever goes wrong is only a
+        warning: it changes nothing about what has landed."""
+        try:
+            write_metrics_file(self._path, [*self._runs.values(), *self._ended(exit_code, error)])
+        except Exception as failure:
+            self._warn(f"{_cannot_write(self._path)}: {_reason(failure)}")
+
+    def _ended(self, exit_code: int, error: RangelandError | None) -> list[TableRun]:
+        from rangeland.monitoring.run_metrics import TableRun
+
+        seconds = None if self._began_at is None else time.monotonic() - self._began_at
+        names = [name for name in dict.fromkeys(self._unfinished) if name not in self._runs]
+        return [
+            TableRun(self._command, *name, exit_code, wall_ms(), seconds, error=error)
+            for name in names
+        ]
+
+
+class RecordingProgress:
+    """The progress of many jobs, which also records their results for the metrics file."""
+
+    def __init__(self, progress: JobsProgress, file: MetricsFile) -> None:
+        self.step = progress.step
+        self.warn = progress.warn
+        self._progress = progress
+        self._file = file
+
+    def job_done(self, job_result: JobResult[Any], position: int, count: int) -> None:
+        self._file.add(job_result)
+        self._progress.job_done(job_result, position, count)
+
+
+def table_run(command: str, job_result: JobResult[RunResult], ended_at_ms: int) -> TableRun:
+    from rangeland.monitoring.run_metrics import TableRun
+
+    return TableRun(
+        command,
+        job_result.job,
+        job_result.table,
+        job_result.exit_code,
+        ended_at_ms,
+        # A job whose tables are not known was not worked on.
+        None if job_result.table is None else job_result.seconds,
+        job_result.result,
+        job_result.error,
+    )
+
+
+def write_metrics_file(path: Path, runs: Iterable[TableRun]) -> None:
+    """Raises OSError if the file cannot be written."""
+    from prometheus_client import CollectorRegistry, write_to_textfile
+
+    from rangeland.monitoring.run_metrics import RunCollector
+
+    registry = CollectorRegistry()
+    registry.register(RunCollector(tuple(runs)))
+    write_to_textfile(str(path), registry)
+
+
+def check_metrics_can_be_written(path: Path) -> None:
+    """Raises UsageError if the file cannot be written. Tries it with a temporary file in the same
+    folder, which is what writing it begins with."""
+    try:
+        if path.exists() and not path.is_file():
+            raise UsageError(_cannot_write(path), why="it is not a file", do="name a file")
+        tempfile.TemporaryFile(dir=path.absolute().parent).close()
+    except OSError as error:
+        raise UsageError(
+            _cannot_write(path),
+            why=_reason(error),
+            do="name a file in a folder that exists and can be written to",
+        ) from error
+    if find_spec(LIBRARY) is None:
+        raise UsageError(
+            _cannot_write(path),
+            why=f"the Python package {LIBRARY} is missing",
+            do="run `pip install prometheus-client` where the driver runs",
+        )
+
+
+def _cannot_write(path: Path) -> str:
+    return f"the metrics file {path} cannot be written"
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

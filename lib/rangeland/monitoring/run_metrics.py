@@ -1,0 +1,194 @@
+"""How a command ended for its tables, as Prometheus metrics. Pure.
+
+All of them are gauges, since they describe the last command. What is not known has no sample: a
+run that failed has no lag, rather than a lag of zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from rangeland.errors import BadRecord, RangelandError, RangeLost
+from rangeland.grouping import group_by, sum_by_key
+from rangeland.loss import Action, DecidedLoss
+from rangeland.model import COUNT_NAMES, LogState, Partition
+
+if TYPE_CHECKING:
+    from rangeland.results import RunResult
+
+HELP: Final[Mapping[str, str]] = {
+    "rangeland_run_success": "Whether the last command succeeded for this table: 1 or 0.",
+    "rangeland_run_exit_code": "Exit code of the last command for this table; 0 means done.",
+    "rangeland_run_end_timestamp_seconds": "When the last command ended for this table.",
+    "rangeland_run_duration_seconds": "How long the last command worked on this table.",
+    "rangeland_run_landed_records": "Records landed by the last command.",
+    "rangeland_run_written_rows": "Rows added to the table by the last command.",
+    "rangeland_run_written_bytes": "Bytes of the files added to the table by the last command.",
+    "rangeland_run_written_files": "Files added to the table by the last command.",
+    "rangeland_run_recovered_plans": "Unfinished plans of other runs that the last command "
+    "finished.",
+    "rangeland_run_offsets": "Offsets of the ranges landed by the last command, by what became of "
+    "them.",
+    "rangeland_run_loss_offsets": "Offsets that the last command could not land, by kind of loss "
+    "and action of the policy. Only those with the action skip are left behind.",
+    "rangeland_run_passed_over_offsets": "Offsets that the checkpoint was moved past by the last "
+    "command.",
+    "rangeland_run_held_partitions": "Partitions held by a policy during the last command.",
+    "rangeland_run_warnings": "Warnings of the last command.",
+    "rangeland_table_version": "Version of the Delta table after the last command.",
+    "rangeland_partition_checkpoint_offset": "Checkpoint of the job after the last command.",
+    "rangeland_partition_end_offset": "End of the log when the last command made its plan.",
+    "rangeland_partition_lag_offsets": "Offsets between checkpoint and end of the log.",
+    "rangeland_partition_until_offset": "End (exclusive) of the range that a backfill landed.",
+}
+"""All metrics in the order in which they are written, with their help texts. The texts never
+vary: the textfile collector wants one text for a metric in all files."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRun:
+    """How a command ended for one table of a job; ``table`` is None if it is not known. A run that
+    ended by an interruption has neither a result nor an error."""
+
+    command: str
+    job: str
+    table: str | None
+    exit_code: int
+    ended_at_ms: int
+    seconds: float | None = None
+    """How long the command worked on the table; None if it did not get that far."""
+    result: RunResult | None = None
+    error: RangelandError | None = None
+
+
+class _Sample(NamedTuple):
+    name: str
+    value: float
+    labels: dict[str, str]
+
+
+class RunCollector(Collector):
+    """The metrics of these runs as ``prometheus_client`` collects them."""
+
+    def __init__(self, runs: Sequence[TableRun]) -> None:
+        self._runs = runs
+
+    def collect(self) -> list[GaugeMetricFamily]:
+        return metric_families(self._runs)
+
+
+def metric_families(runs: Iterable[TableRun]) -> list[GaugeMetricFamily]:
+    """The metrics of these runs. No two of them may have the same job and table."""
+    samples = group_by((s for run in runs for s in _samples_of(run)), lambda s: s.name)
+    return [_family(name, samples[name]) for name in HELP if name in samples]
+
+
+def _family(name: str, samples: Sequence[_Sample]) -> GaugeMetricFamily:
+    """One metric. Its samples have the same labels; where one does not apply, it is empty, which
+    means to Prometheus that it is not there."""
+    label_names = list(dict.fromkeys(label for sample in samples for label in sample.labels))
+    family = GaugeMetricFamily(name, HELP[name], labels=label_names)
+    for sample in samples:
+        family.add_metric([sample.labels.get(label, "") for label in label_names], sample.value)
+    return family
+
+
+def _samples_of(run: TableRun) -> Iterator[_Sample]:
+    labels = {"command": run.command, "job": run.job, "table": run.table or ""}
+    for name, value in _end_values(run).items():
+        if value is not None:
+            yield _Sample(f"rangeland_run_{name}", value, labels)
+    for (partition, kind, action), width in sum_by_key(_loss_widths(run)).items():
+        of_loss = {**_partition_labels(partition), "kind": kind, "action": action}
+        yield _Sample("rangeland_run_loss_offsets", width, labels | of_loss)
+    if run.result is not None:
+        for sample in _result_samples(run.result):
+            yield sample._replace(labels=labels | sample.labels)
+
+
+def _end_values(run: TableRun) -> dict[str, float | None]:
+    return {
+        "success": int(run.exit_code == 0),
+        "exit_code": run.exit_code,
+        "end_timestamp_seconds": run.ended_at_ms / 1000,
+        "duration_seconds": run.seconds,
+    }
+
+
+def _loss_widths(run: TableRun) -> list[tuple[tuple[Partition, str, str], int]]:
+    losses = _losses_of_error(run.error) if run.result is None else _losses_of_result(run.result)
+    return [((x.partition, x.kind.value, x.action.value), x.width) for x in losses]
+
+
+def _losses_of_result(result: RunResult) -> list[DecidedLoss]:
+    """The losses in its plans, and those for which partitions are held."""
+    losses = [event.loss for event in result.losses if event.loss.action is not Action.HOLD]
+    return [*losses, *result.held_losses]
+
+
+def _losses_of_error(error: RangelandError | None) -> Sequence[DecidedLoss]:
+    if not isinstance(error, RangeLost | BadRecord):
+        return ()
+    # Imported only if there are losses: a command that fails early has not loaded the ledger.
+    from rangeland.landing.target.loss_records import losses_in
+
+    return losses_in(error)
+
+
+def _result_samples(result: RunResult) -> Iterator[_Sample]:
+    """The samples of a result, without the labels that all samples of its table have."""
+    for name, value in _result_values(result).items():
+        yield _Sample(f"rangeland_run_{name}", value, {})
+    for name in COUNT_NAMES:
+        yield _Sample("rangeland_run_offsets", getattr(result.counts, name), {"class": name})
+    if result.table_version is not None:
+        yield _Sample("rangeland_table_version", result.table_version, {})
+    for name, offsets in _partition_offsets(result).items():
+        for partition, offset in sorted(offsets.items()):
+            yield _Sample(f"rangeland_partition_{name}", offset, _partition_labels(partition))
+
+
+def _result_values(result: RunResult) -> dict[str, int]:
+    return {
+        "landed_records": result.landed,
+        "written_rows": result.rows,
+        "written_bytes": result.bytes_written,
+        "written_files": result.files,
+        "recovered_plans": len(result.recovered),
+        "passed_over_offsets": sum(passed.width for passed in result.passed_over),
+        "held_partitions": len({loss.partition for loss in result.held_losses}),
+        "warnings": len(result.warnings),
+    }
+
+
+def _partition_offsets(result: RunResult) -> dict[str, dict[Partition, int]]:
+    """Offsets by metric and partition. Without a checkpoint there is no lag either: the distance
+    from the end of a backfill to the end of the log means nothing."""
+    ends = {log.partition: log.end_offset for log in result.logs}
+    if result.checkpoint is None:
+        until: dict[Partition, int] = {}
+        for of_range in (r.range for r in result.ranges):
+            landed_until = until.get(of_range.partition, 0)
+            until[of_range.partition] = max(landed_until, of_range.until_offset)
+        return {"end_offset": ends, "until_offset": until}
+    lags = {log.partition: _lag(log, result.checkpoint) for log in result.logs}
+    return {
+        "checkpoint_offset": dict(result.checkpoint),
+        "end_offset": ends,
+        "lag_offsets": lags,
+    }
+
+
+def _lag(log: LogState, checkpoint: Mapping[Partition, int]) -> int:
+    """As in ``status``: a partition without a checkpoint lags by all that its log has."""
+    return max(0, log.end_offset - checkpoint.get(log.partition, log.start_offset))
+
+
+def _partition_labels(partition: Partition) -> dict[str, str]:
+    labels = {"topic": partition.topic, "partition": str(partition.number)}
+    return labels | ({"broker": partition.broker} if partition.broker else {})
