@@ -22,6 +22,7 @@ from rangeland.job.command_line_overrides import load_job
 from rangeland.landing.execution.slice_tasks import tasks_of
 from rangeland.model import FromCheckpoint, Range, Slice
 from rangeland.monitoring.metrics_file import (
+    TableName,
     check_metrics_can_be_written,
     table_run,
     write_metrics_file,
@@ -156,8 +157,9 @@ def write_metrics(
         job_results = result.jobs
     else:
         job_results = [JobResult(result.job, result.table, result, None, result.seconds)]
-    ended_at_ms = wall_ms()
-    write_metrics_file(file, [table_run(command, one, ended_at_ms) for one in job_results])
+    now = wall_ms()
+    runs = [table_run(command, TableName(x.job, x.table), x, now) for x in job_results]
+    write_metrics_file(file, runs)
 
 
 def verify(job: Job, spark: SparkSession, progress: Progress | None = None) -> VerifyResult:

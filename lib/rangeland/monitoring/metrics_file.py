@@ -41,26 +41,34 @@ class MetricsFile:
         self._path = path
         self._command = command
         self._warn = warn
-        self._unfinished: list[TableName] = []
+        self._expected: list[TableName] = []
+        self._left_out: dict[str, TableName] = {}
         self._began_at: float | None = None
         self._runs: dict[TableName, TableRun] = {}
 
     def expect(self, names: Iterable[TableName]) -> None:
         """Names the tables that the command is about, as far as it is known by now."""
-        self._unfinished = list(names)
+        self._expected = list(names)
 
     def begin(self, names: Iterable[TableName]) -> None:
-        """Names the tables once the work on them begins."""
-        self.expect(names)
+        """Names the tables once the work on them begins. A job that was left out because it has
+        failed before that keeps its table, although its result has none."""
+        names = list(names)
+        without_work = (name for name in self._expected if name.table and name not in names)
+        self._left_out = {name.job: name for name in without_work}
+        self.expect(map(self._with_table, names))
         self._began_at = time.monotonic()
+
+    def _with_table(self, name: TableName) -> TableName:
+        return self._left_out.get(name.job, name) if name.table is None else name
 
     def add(self, job_result: JobResult[RunResult]) -> None:
         """Records how the command ended for one table. If it was recorded before, only the result
         is replaced."""
-        name = TableName(job_result.job, job_result.table)
+        name = self._with_table(TableName(job_result.job, job_result.table))
         before = self._runs.get(name)
         ended_at_ms = wall_ms() if before is None else before.ended_at_ms
-        self._runs[name] = table_run(self._command, job_result, ended_at_ms)
+        self._runs[name] = table_run(self._command, name, job_result, ended_at_ms)
 
     def record(self, name: TableName, work: Callable[[], RunResult]) -> RunResult:
         """Does the work for one table, and records its result."""
@@ -82,7 +90,7 @@ class MetricsFile:
         from rangeland.monitoring.run_metrics import TableRun
 
         seconds = None if self._began_at is None else time.monotonic() - self._began_at
-        names = [name for name in dict.fromkeys(self._unfinished) if name not in self._runs]
+        names = [name for name in dict.fromkeys(self._expected) if name not in self._runs]
         return [
             TableRun(self._command, *name, exit_code, wall_ms(), seconds, error=error)
             for name in names
@@ -103,16 +111,17 @@ class RecordingProgress:
         self._progress.job_done(job_result, position, count)
 
 
-def table_run(command: str, job_result: JobResult[RunResult], ended_at_ms: int) -> TableRun:
+def table_run(
+    command: str, name: TableName, job_result: JobResult[RunResult], ended_at_ms: int
+) -> TableRun:
     from rangeland.monitoring.run_metrics import TableRun
 
     return TableRun(
         command,
-        job_result.job,
-        job_result.table,
+        *name,
         job_result.exit_code,
         ended_at_ms,
-        # A job whose tables are not known was not worked on.
+        # A job whose result has no table was not worked on.
         None if job_result.table is None else job_result.seconds,
         job_result.result,
         job_result.error,
@@ -133,6 +142,10 @@ def write_metrics_file(path: Path, runs: Iterable[TableRun]) -> None:
 def check_metrics_can_be_written(path: Path) -> None:
     """Raises UsageError if the file cannot be written. Tries it with a temporary file in the same
     folder, which is what writing it begins with."""
+    if str(path).startswith("-"):
+        raise UsageError(
+            _cannot_write(path), why="that is an option", do="name the file right after --metrics"
+        )
     try:
         if path.exists() and not path.is_file():
             raise UsageError(_cannot_write(path), why="it is not a file", do="name a file")

@@ -83,8 +83,10 @@ class RunCollector(Collector):
 
 
 def metric_families(runs: Iterable[TableRun]) -> list[GaugeMetricFamily]:
-    """The metrics of these runs. No two of them may have the same job and table."""
-    samples = group_by((s for run in runs for s in _samples_of(run)), lambda s: s.name)
+    """The metrics of these runs. Of two with the same names the last one counts: a file with the
+    same sample twice would be refused as a whole."""
+    by_name = {(run.command, run.job, run.table): run for run in runs}
+    samples = group_by((s for run in by_name.values() for s in _samples_of(run)), lambda s: s.name)
     return [_family(name, samples[name]) for name in HELP if name in samples]
 
 

@@ -1,0 +1,313 @@
+"""The option ``--metrics``: the file is written however a command ends, and never changes how."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import prometheus_client
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import rangeland
+from rangeland.cli import command_line, many_jobs
+from rangeland.cluster_access import broker_check
+from rangeland.errors import Conflict, RangeLost, Unreachable, UsageError
+from rangeland.fleet import fleet_run
+from rangeland.fleet.fleet_result import FleetResult, JobResult
+from rangeland.fleet.fleet_run import Fleet
+from rangeland.fleet.table_job import TableJob
+from rangeland.monitoring import metrics_file
+from rangeland.results import RunResult
+from rangeland.submit import entry_point
+from tests import sample_results as made
+
+Samples = dict[tuple[str, str, str], float]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    return write_job(tmp_path, "orders")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "orders.prom"
+
+
+@pytest.fixture(autouse=True)
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORDERS_PASSWORD", "hunter2")
+    monkeypatch.setattr(many_jobs, "spark_for", lambda *_, **__: None)
+    monkeypatch.setattr(many_jobs, "_session", lambda *_: None)
+    monkeypatch.setattr(broker_check, "find_unreachable", lambda jobs: [None] * len(jobs))
+
+
+def write_job(folder: Path, name: str, table: str | None = None) -> Path:
+    path = folder / f"{name}.yaml"
+    text = made.JOB_YAML.replace("job: orders", f"job: {name}")
+    path.write_text(text.replace("lake/orders", table or f"lake/{name}"))
+    return path
+
+
+def samples(file: Path) -> Samples:
+    """The samples without further labels, by name, job and table."""
+    return {
+        (s.name.removeprefix("rangeland_run_"), s.labels["job"], s.labels["table"]): s.value
+        for family in text_string_to_metric_families(file.read_text())
+        for s in family.samples
+        if set(s.labels) == {"command", "job", "table"}
+    }
+
+
+def exit_codes(file: Path) -> dict[tuple[str, str], int]:
+    return {
+        (job, table): int(value)
+        for (name, job, table), value in samples(file).items()
+        if name == "exit_code"
+    }
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    def work(*_: object, **__: object) -> Any:
+        raise error
+
+    return work
+
+
+# --- one table -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["run", "backfill"])
+def test_a_command_that_succeeds_leaves_its_result(
+    command: str, job: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rangeland.run, command, lambda *_, **__: made.a_result())  # type: ignore[attr-defined]
+    bounds = ["--from", "earliest", "--until", "latest"]
+    assert command_line.main([command, str(job), *bounds, "--metrics", str(file)]) == 0
+    found = samples(file)
+    assert found["success", "orders", "lake/orders"] == 1
+    assert found["landed_records", "orders", "lake/orders"] == 33_985
+    assert found["duration_seconds", "orders", "lake/orders"] == 2.0
+    assert f'command="{command}"' in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Unreachable("no broker answers"), 75),
+        (Conflict("another driver is in the way"), 73),
+        (ValueError("nobody expected that"), 70),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_a_command_that_fails_leaves_its_exit_code(
+    error: BaseException, code: int, job: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text('rangeland_run_success{job="orders"} 1\n')
+    monkeypatch.setattr(rangeland.run, "run", raising(error))  # type: ignore[attr-defined]
+    assert command_line.main(["run", str(job), "--metrics", str(file)]) == code
+    found = samples(file)
+    assert found["success", "orders", "lake/orders"] == 0
+    assert found["exit_code", "orders", "lake/orders"] == code
+    assert "lag" not in file.read_text()
+
+
+def test_a_lost_range_is_in_the_file_of_the_run_that_it_ends(
+    job: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = RangeLost("offsets are gone", losses=[made.a_loss(0, 3, 10)])
+    monkeypatch.setattr(rangeland.run, "run", raising(error))  # type: ignore[attr-defined]
+    assert command_line.main(["run", str(job), "--metrics", str(file)]) == 66
+    assert 'kind="expired"' in file.read_text()
+
+
+def test_a_command_that_fails_before_spark_starts_worked_for_no_time(
+    job: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(many_jobs, "spark_for", raising(Unreachable("no broker answers")))
+    assert command_line.main(["run", str(job), "--metrics", str(file)]) == 75
+    found = samples(file)
+    assert found["exit_code", "orders", "lake/orders"] == 75
+    assert ("duration_seconds", "orders", "lake/orders") not in found
+
+
+def test_a_job_file_with_a_mistake_is_named_itself(job: Path, file: Path) -> None:
+    job.write_text("job: [")
+    assert command_line.main(["run", str(job), "--metrics", str(file)]) == 78
+    assert exit_codes(file) == {(str(job), ""): 78}
+
+
+# --- many tables -----------------------------------------------------------------------------
+
+
+def finish(result: RunResult, table_job: TableJob) -> JobResult[RunResult]:
+    result = replace(result, job=table_job.job.name, table=table_job.table)
+    return JobResult(table_job.job.name, table_job.table, result, None, 1.0)
+
+
+def test_many_tables_are_in_one_file_whatever_became_of_them(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [write_job(tmp_path, name) for name in ("a", "b", "c", "bad")]
+    paths[-1].write_text("job: [")
+
+    def run_all(fleet: Fleet, spark: Any, progress: Any, parallel: Any) -> Any:
+        first, second = fleet.jobs
+        failure = Conflict("in the way")
+        results = [
+            *(JobResult(f.job or f.name, None, None, f.error, 0.0) for f in fleet.failed),
+            finish(made.a_result(), first),
+            JobResult(second.job.name, second.table, None, failure, 3.0),
+        ]
+        for position, one in enumerate(results, 1):
+            progress.job_done(one, position, len(results))
+        with_warning = replace(made.a_result(), warnings=("not mirrored",))
+        return FleetResult((*results[:-2], finish(with_warning, first), results[-1]), 4.0)
+
+    monkeypatch.setattr(fleet_run, "run_all", run_all)
+    gone = Unreachable("no broker answers")
+    monkeypatch.setattr(broker_check, "find_unreachable", lambda jobs: [None, None, gone])
+    assert command_line.main(["run", *map(str, paths), "--metrics", str(file)]) == 78
+    assert exit_codes(file) == {
+        ("a", "lake/a"): 0,
+        ("b", "lake/b"): 73,
+        ("c", "lake/c"): 75,
+        (str(paths[-1]), ""): 78,
+    }
+    found = samples(file)
+    assert found["warnings", "a", "lake/a"] == 1
+    assert found["duration_seconds", "b", "lake/b"] == 3.0
+    assert ("duration_seconds", "c", "lake/c") not in found
+
+
+def test_tables_that_an_interruption_has_stopped_are_told_from_those_that_were_done(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [write_job(tmp_path, name) for name in ("a", "b")]
+
+    def run_all(fleet: Fleet, spark: Any, progress: Any, parallel: Any) -> Any:
+        progress.job_done(finish(made.a_result(), fleet.jobs[0]), 1, 2)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fleet_run, "run_all", run_all)
+    assert command_line.main(["run", *map(str, paths), "--metrics", str(file)]) == 130
+    assert exit_codes(file) == {("a", "lake/a"): 0, ("b", "lake/b"): 130}
+
+
+def test_a_session_that_does_not_start_fails_all_jobs(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [write_job(tmp_path, "a"), write_job(tmp_path, "each", "lake/{topic}")]
+    monkeypatch.setattr(many_jobs, "_session", raising(UsageError("Java is missing")))
+    assert command_line.main(["run", *map(str, paths), "--metrics", str(file)]) == 64
+    assert exit_codes(file) == {("a", "lake/a"): 64, ("each", ""): 64}
+
+
+# --- the file --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["nowhere/a.prom", "", "job.yaml/a.prom", "--json", "n" * 300])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_starts(
+    name: str,
+    tmp_path: Path,
+    job: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.yaml").write_text("a file")
+    monkeypatch.setattr(many_jobs, "spark_for", raising(AssertionError("it started")))
+    before = sorted(tmp_path.iterdir())
+    assert command_line.main(["run", str(job), "--json", "--metrics", name]) == 64
+    assert "cannot be written" in json.loads(capfd.readouterr().out)["message"]
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_device_is_not_replaced_by_a_file(tmp_path: Path, job: Path) -> None:
+    for path in ("/dev/null", str(tmp_path)):
+        assert command_line.main(["run", str(job), "--metrics", path]) == 64
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+def test_a_folder_without_write_permission_is_refused(
+    tmp_path: Path, job: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    denied = PermissionError(13, "Permission denied")
+    monkeypatch.setattr(metrics_file.tempfile, "TemporaryFile", raising(denied))
+    assert command_line.main(["run", str(job), "--metrics", str(tmp_path / "x.prom")]) == 64
+    assert "Permission denied" in capfd.readouterr().err
+
+
+def test_without_the_library_the_command_to_install_it_is_named(
+    tmp_path: Path, job: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(metrics_file, "LIBRARY", "no_such_library")
+    assert command_line.main(["run", str(job), "--metrics", str(tmp_path / "x.prom")]) == 64
+    assert "pip install prometheus-client" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_disk_that_is_full_at_the_end_is_a_warning(
+    log_format: str,
+    job: Path,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    file.write_text("from an earlier run")
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(prometheus_client, "write_to_textfile", raising(full))
+    monkeypatch.setattr(rangeland.run, "run", lambda *_: made.a_result())  # type: ignore[attr-defined]
+    words = ["run", str(job), "--metrics", str(file), "--json", "--quiet"]
+    assert command_line.main([*words, "--log-format", log_format]) == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out)["landed"] == 33_985
+    (warning,) = err.strip().replace("\n", " ").split("\r")
+    assert "No space left on device" in warning
+    assert log_format == "text" or json.loads(warning)["level"] == "warning"
+    assert file.read_text() == "from an earlier run"
+
+
+def test_a_dry_run_has_no_metrics(job: Path, file: Path) -> None:
+    words = ["backfill", str(job), "--from", "earliest", "--until", "latest", "--dry-run"]
+    assert command_line.main([*words, "--metrics", str(file)]) == 64
+    assert not file.exists()
+
+
+# --- scripts and Python ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_script_writes_the_file_as_its_command_does(is_done: bool, job: Path, file: Path) -> None:
+    def work(entry: entry_point.ScriptEntry) -> RunResult:
+        if is_done:
+            return made.a_result()
+        raise Unreachable("no broker answers")
+
+    words = [str(job), "--metrics", str(file)]
+    code = entry_point.main(work, "", arguments=words, command="backfill")
+    assert code == (0 if is_done else 75)
+    assert exit_codes(file) == {("orders", "lake/orders"): code}
+    assert 'command="backfill"' in file.read_text()
+
+
+def test_a_script_refuses_a_file_that_cannot_be_written(job: Path, tmp_path: Path) -> None:
+    words = [str(job), "--metrics", str(tmp_path / "nowhere" / "a.prom")]
+    work = raising(AssertionError("it started"))
+    assert entry_point.main(work, "", arguments=words) == 64
+
+
+def test_python_writes_the_same_file(file: Path) -> None:
+    rangeland.write_metrics(file, made.a_result())
+    assert samples(file)["landed_records", "orders", "lake/orders"] == 33_985
+    failure = JobResult[RunResult]("clicks", None, None, Unreachable("no broker answers"), 0.0)
+    done = JobResult("orders", "lake/orders", made.a_result(), None, 1.0)
+    rangeland.write_metrics(str(file), FleetResult((failure, done), 1.0))
+    assert exit_codes(file) == {("clicks", ""): 75, ("orders", "lake/orders"): 0}
+    with pytest.raises(UsageError, match="cannot be written"):
+        rangeland.write_metrics(file / "below", made.a_result())
