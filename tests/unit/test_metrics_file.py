@@ -41,7 +41,6 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ORDERS_PASSWORD", "hunter2")
     monkeypatch.setattr(many_jobs, "spark_for", lambda *_, **__: None)
     monkeypatch.setattr(many_jobs, "_session", lambda *_: None)
     monkeypatch.setattr(broker_check, "find_unreachable", lambda jobs: [None] * len(jobs))
@@ -50,7 +49,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 def write_job(folder: Path, name: str, table: str | None = None) -> Path:
     path = folder / f"{name}.yaml"
     text = made.JOB_YAML.replace("job: orders", f"job: {name}")
-    path.write_text(text.replace("lake/orders", table or f"lake/{name}"))
+    path.write_text(text.replace("lake/orders", f"'{table or f'lake/{name}'}'"))
     return path
 
 
