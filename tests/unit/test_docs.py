@@ -14,6 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 import typer
+import yaml
 
 import rangeland
 from rangeland import errors
@@ -22,13 +23,15 @@ from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.job.job_schema import job_schema
 from rangeland.job.job_text import parse_job_text
+from rangeland.loss import Action, LossKind
+from rangeland.monitoring.run_metrics import HELP
 from tests import docs
 from tests.docs import Block, Command
 
 BLOCKS = [block for name in docs.PAGES for block in docs.blocks(name)]
 COMMANDS = [c for block in BLOCKS if block.language in docs.SHELL for c in docs.commands(block)]
 ORDINARY = {
-    "cat", "cd", "cp", "export", "jq", "ls", "source", "tail", "kafka-dump-log.sh",
+    "cat", "cd", "cp", "curl", "export", "jq", "ls", "source", "tail", "kafka-dump-log.sh",
 }  # fmt: skip
 """Programs that are not ours: what they take is not looked at."""
 
@@ -242,6 +245,25 @@ def _sections() -> dict[str, str]:
     part = docs.page(RUNBOOK).partition("\n## Errors\n")[2].partition("\n## ")[0]
     found = re.split(r"^### (\w+)\n", part, flags=re.MULTILINE)[1:]
     return dict(zip(found[::2], found[1::2], strict=True))
+
+
+def test_the_runbook_lists_every_metric() -> None:
+    part = docs.page(RUNBOOK).partition("\n## Metrics\n")[2].partition("\n## ")[0]
+    table = "".join(line.split("|")[1] for line in part.splitlines() if line.startswith("| `"))
+    assert set(re.findall(r"`(\w+)`", table)) == HELP.keys()
+
+
+def test_alert_rules_are_about_metrics_that_are_written() -> None:
+    rules = yaml.safe_load((docs.ROOT / "jobs/prometheus_rules.yaml").read_text())
+    (group,) = rules["groups"]
+    assert len({rule["alert"] for rule in group["rules"]}) == len(group["rules"]) == 3
+    for rule in group["rules"]:
+        assert {"alert", "expr", "labels", "annotations"} <= rule.keys()
+        (metric,) = re.findall(r"rangeland_\w+", rule["expr"])
+        assert metric in HELP
+        assert all(LossKind(kind) for kind in re.findall(r'kind!="(\w+)"', rule["expr"]))
+        actions = "|".join(re.findall(r'action=~"([\w|]+)"', rule["expr"]))
+        assert all(Action(action) for action in actions.split("|") if action)
 
 
 def test_the_runbook_has_a_heading_for_every_error() -> None:

@@ -123,17 +123,17 @@ def _end_values(run: TableRun) -> dict[str, float | None]:
 
 
 def _loss_widths(run: TableRun) -> list[tuple[tuple[Partition, str, str], int]]:
-    losses = _losses_of_error(run.error) if run.result is None else _losses_of_result(run.result)
+    losses = _losses_in_failure(run.error) if run.result is None else _losses_in_result(run.result)
     return [((x.partition, x.kind.value, x.action.value), x.width) for x in losses]
 
 
-def _losses_of_result(result: RunResult) -> list[DecidedLoss]:
+def _losses_in_result(result: RunResult) -> list[DecidedLoss]:
     """The losses in its plans, and those for which partitions are held."""
     losses = [event.loss for event in result.losses if event.loss.action is not Action.HOLD]
     return [*losses, *result.held_losses]
 
 
-def _losses_of_error(error: RangelandError | None) -> Sequence[DecidedLoss]:
+def _losses_in_failure(error: RangelandError | None) -> Sequence[DecidedLoss]:
     if not isinstance(error, RangeLost | BadRecord):
         return ()
     # Imported only if there are losses: a command that fails early has not loaded the ledger.
