@@ -12,10 +12,15 @@ from rangeland.job.decode_section import Decode
 from rangeland.landing.execution.committer import CommittedPlan
 from rangeland.landing.execution.run_summary import result_of_plans
 from rangeland.loss import Action, DecidedLoss, LossKind
-from rangeland.model import Counts, Isolation, Partition, Range
+from rangeland.model import Counts, Isolation, Partition, Range, Survey
+from rangeland.planning.incarnation import LogMark
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.slice_receipt import RangeResult
 from rangeland.planning.table_audit import ReplacedRange
+from rangeland.results import RunResult
+from tests import sample_results as made
 from tests.fakes.landing import landing_context
 
 P0 = Partition("orders", 0)
@@ -45,6 +50,45 @@ def test_a_held_partition_is_shown_where_its_checkpoint_stays() -> None:
     result = result_of_plans(landing_context(target, _job()), finished, None)
     assert result.held == ("orders/0 [10, 20) is recreated",)
     assert [event.loss.from_offset for event in result.losses] == [0, 10, 20, 30]
+
+
+def test_the_checkpoint_is_that_of_the_last_plan_of_the_job_without_what_is_held() -> None:
+    position = JobPosition(checkpoint={P0: LogMark(7, None)})
+    history = SimpleNamespace(
+        losses=lambda plan_id: [held(20, 2)] if plan_id.sequence == 2 else [],
+        position=lambda application: position,
+    )
+    target: Any = SimpleNamespace(
+        history=history,
+        table=SimpleNamespace(version=2),
+        identity=SimpleNamespace(landed_sequence=lambda application: 2),
+    )
+    survey = Survey(0, {P0: made.a_log(0, 0, 40)})
+    surveys = SimpleNamespace(last=survey)
+
+    def result(*finished: CommittedPlan, kind: PlanKind = PlanKind.RUN) -> RunResult:
+        context = landing_context(target, _job(), kind, surveys=surveys)
+        return result_of_plans(context, finished, None)
+
+    plans = [with_checkpoint(committed(1), 10), with_checkpoint(committed(2), 30)]
+    others = replace(
+        plans[0], plan=replace(plans[0].plan, application="rangeland/orders/missing/1")
+    )
+    assert result(plans[0]).checkpoint == {P0: 10}
+    assert result(*plans, others).checkpoint == {P0: 20}
+    assert result().checkpoint == result(others).checkpoint == {P0: 7}
+    assert result(*plans, kind=PlanKind.BACKFILL).checkpoint is None
+    assert list(result().logs) == list(survey.logs.values())
+
+
+def with_checkpoint(one: CommittedPlan, until_offset: int) -> CommittedPlan:
+    return replace(one, plan=replace(one.plan, checkpoint={P0: LogMark(until_offset, None)}))
+
+
+def test_what_is_only_for_metrics_is_not_in_the_json() -> None:
+    result = made.a_result()
+    more = replace(result, checkpoint={P0: 5}, logs=(made.a_log(0, 0, 9),))
+    assert more.to_json() == result.to_json()
 
 
 def test_what_replacements_have_changed_is_added_up() -> None:

@@ -199,7 +199,11 @@ def backfill(
     """
     output.writes = not dry_run
     if dry_run and metrics is not None:
-        raise UsageError("--dry-run lands nothing, so it has no --metrics", do="leave out one")
+        raise UsageError(
+            "--dry-run and --metrics cannot be combined",
+            why="nothing is landed",
+            do="leave out one of them",
+        )
     metrics_file = output.open_metrics_file(metrics, "backfill", job_files)
 
     from rangeland.job.command_line_overrides import check_range_is_for_backfill

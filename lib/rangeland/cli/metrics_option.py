@@ -25,8 +25,8 @@ Metrics = Annotated[
     typer.Option(
         "--metrics",
         metavar="FILE",
-        help="Write what became of the run to a file, in Prometheus's text format: for "
-        "node_exporter, in its textfile folder and with the suffix .prom.",
+        help="When the command ends, write its metrics to a file as Prometheus text. For "
+        "node_exporter, name a .prom file in its textfile folder.",
     ),
 ]
 

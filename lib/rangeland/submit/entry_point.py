@@ -123,7 +123,7 @@ def _parser(doc: str, more: Mapping[str, str] | None = None) -> argparse.Argumen
     )
     for name, meaning in (more or {}).items():
         add(f"--{name}", action="store_true", help=meaning)
-    add("--metrics", metavar="FILE", type=Path, help="write what became of the run, for Prometheus")
+    add("--metrics", metavar="FILE", type=Path, help="at the end, write metrics for Prometheus")
     add("--json", action="store_true", help="print one JSON object as the last line of stdout")
     add("--quiet", "-q", action="store_true", help="show warnings but no progress")
     add("--debug", action="store_true", help="show the traceback of an error")
