@@ -13,6 +13,7 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.loss import DecidedLoss
 from rangeland.model import Counts, Isolation, LogState, Partition, Range
+from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.retention_risk import ReadSpeed
@@ -77,7 +78,7 @@ class RunResult(JsonResult):
     bytes."""
     schemas: tuple[WriterSchema, ...] | None = None
     """The schemas that the landed values name; None if keys and values stay bytes."""
-    checkpoint: Mapping[Partition, int] | None = field(default=None, repr=False)
+    checkpoint: Mapping[Partition, LogMark] | None = field(default=None, repr=False)
     """The job's checkpoint afterwards; None for a command that does not move it. This and ``logs``
     are for metrics, not part of the JSON."""
     logs: Sequence[LogState] = field(default=(), repr=False)

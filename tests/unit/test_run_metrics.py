@@ -12,6 +12,7 @@ from rangeland.errors import BadRecord, DamagedLog, RangelandError, RangeLost, U
 from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import Counts, Partition, Range
 from rangeland.monitoring.run_metrics import HELP, TableRun, metric_families
+from rangeland.planning.incarnation import LogMark
 from rangeland.results import RunResult
 from tests import sample_results as made
 
@@ -73,7 +74,12 @@ def test_all_samples_name_their_command_job_and_table() -> None:
 
 def test_lag_is_the_distance_from_the_checkpoint_to_the_end_that_the_survey_saw() -> None:
     logs = (made.a_log(0, 0, 40_000), made.a_log(1, 100, 9_000), made.a_log(2, 0, 5))
-    checkpoint = {P0: 26_000, Partition("orders", 2): 7, Partition("orders", 3): 50}
+    recreated = made.a_log(4, 0, 30)
+    recreated = replace(recreated, leader=replace(recreated.leader, topic_id="new"))
+    logs = (*logs, recreated)
+    offsets = {P0: 26_000, Partition("orders", 2): 7, Partition("orders", 3): 50}
+    checkpoint = {partition: LogMark(offset) for partition, offset in offsets.items()}
+    checkpoint[recreated.partition] = LogMark(900, "old")
     found = values(ended(replace(made.a_result(), checkpoint=checkpoint, logs=logs)))
 
     def by_partition(name: str) -> dict[str, float]:
@@ -82,9 +88,10 @@ def test_lag_is_the_distance_from_the_checkpoint_to_the_end_that_the_survey_saw(
         return {labels["partition"]: value for labels, value in samples}
 
     assert by_partition("checkpoint_offset") == {"0": 26_000, "2": 7, "3": 50}
-    assert by_partition("end_offset") == {"0": 40_000, "1": 9_000, "2": 5}
-    # Nothing of partition 1 has landed, 2 is still behind on its new leader, 3 was not seen.
-    assert by_partition("lag_offsets") == {"0": 14_000, "1": 8_900, "2": 0}
+    assert by_partition("end_offset") == {"0": 40_000, "1": 9_000, "2": 5, "4": 30}
+    # Nothing of partition 1 has landed, 2 is still behind on its new leader, 3 was not seen, and
+    # nothing has landed since 4 was recreated.
+    assert by_partition("lag_offsets") == {"0": 14_000, "1": 8_900, "2": 0, "4": 30}
     assert "rangeland_partition_until_offset" not in found
 
 
@@ -152,7 +159,7 @@ def test_a_run_that_ended_with_a_loss_says_which() -> None:
 
 def test_a_broker_is_named_only_where_it_is_part_of_the_partition() -> None:
     of_broker = Partition("orders", 0, "broker-a")
-    results = [replace(made.a_result(), checkpoint={p: 5}) for p in (P0, of_broker)]
+    results = [replace(made.a_result(), checkpoint={p: LogMark(5)}) for p in (P0, of_broker)]
     runs = [ended(results[0]), ended(results[1], job="other")]
     assert values(*runs)["rangeland_partition_checkpoint_offset"] == [
         ({"topic": "orders", "partition": "0"}, 5),

@@ -74,9 +74,9 @@ def test_the_checkpoint_is_that_of_the_last_plan_of_the_job_without_what_is_held
     others = replace(
         plans[0], plan=replace(plans[0].plan, application="rangeland/orders/missing/1")
     )
-    assert result(plans[0]).checkpoint == {P0: 10}
-    assert result(*plans, others).checkpoint == {P0: 20}
-    assert result().checkpoint == result(others).checkpoint == {P0: 7}
+    assert result(plans[0]).checkpoint == {P0: LogMark(10, None)}
+    assert result(*plans, others).checkpoint == {P0: LogMark(20, None)}
+    assert result().checkpoint == result(others).checkpoint == {P0: LogMark(7, None)}
     assert result(*plans, kind=PlanKind.BACKFILL).checkpoint is None
     assert list(result().logs) == list(survey.logs.values())
 
@@ -87,7 +87,7 @@ def with_checkpoint(one: CommittedPlan, until_offset: int) -> CommittedPlan:
 
 def test_what_is_only_for_metrics_is_not_in_the_json() -> None:
     result = made.a_result()
-    more = replace(result, checkpoint={P0: 5}, logs=(made.a_log(0, 0, 9),))
+    more = replace(result, checkpoint={P0: LogMark(5, None)}, logs=(made.a_log(0, 0, 9),))
     assert more.to_json() == result.to_json()
 
 

@@ -17,6 +17,7 @@ from rangeland.errors import BadRecord, RangelandError, RangeLost
 from rangeland.grouping import group_by, sum_by_key
 from rangeland.loss import Action, DecidedLoss
 from rangeland.model import COUNT_NAMES, LogState, Partition
+from rangeland.planning.incarnation import LogMark, is_recreated
 
 if TYPE_CHECKING:
     from rangeland.results import RunResult
@@ -178,17 +179,23 @@ def _partition_offsets(result: RunResult) -> dict[str, dict[Partition, int]]:
             landed_until = until.get(of_range.partition, 0)
             until[of_range.partition] = max(landed_until, of_range.until_offset)
         return {"end_offset": ends, "until_offset": until}
-    lags = {log.partition: _lag(log, result.checkpoint) for log in result.logs}
-    return {
-        "checkpoint_offset": dict(result.checkpoint),
-        "end_offset": ends,
-        "lag_offsets": lags,
+    checkpoint = _checkpoint(result.checkpoint, result.logs)
+    lags = {
+        log.partition: max(0, log.end_offset - checkpoint.get(log.partition, log.start_offset))
+        for log in result.logs
     }
+    return {"checkpoint_offset": checkpoint, "end_offset": ends, "lag_offsets": lags}
 
 
-def _lag(log: LogState, checkpoint: Mapping[Partition, int]) -> int:
-    """As in ``status``: a partition without a checkpoint lags by all that its log has."""
-    return max(0, log.end_offset - checkpoint.get(log.partition, log.start_offset))
+def _checkpoint(
+    marks: Mapping[Partition, LogMark], logs: Iterable[LogState]
+) -> dict[Partition, int]:
+    """The offsets of these marks. As in ``status``, a mark that belongs to a deleted log is left
+    out: nothing of the log that has taken its place is landed."""
+    recreated = {
+        x.partition for x in logs if x.partition in marks and is_recreated(marks[x.partition], x)
+    }
+    return {p: mark.until_offset for p, mark in marks.items() if p not in recreated}
 
 
 def _partition_labels(partition: Partition) -> dict[str, str]:

@@ -101,7 +101,7 @@ def _checkpoint(
     context: LandingContext,
     finished: Sequence[CommittedPlan],
     losses: Sequence[Sequence[LossEvent]],
-) -> dict[Partition, int] | None:
+) -> Mapping[Partition, LogMark] | None:
     """The job's checkpoint after its last plan. If none was finished, table and ledger are as they
     were when the last draft was made."""
     if not context.kind.traits.moves_checkpoint:
@@ -109,13 +109,8 @@ def _checkpoint(
     application = context.job.application
     for one, events in zip(reversed(finished), reversed(losses), strict=True):
         if one.plan.application == application:
-            marks = checkpoint_after(one.plan.checkpoint, [event.loss for event in events])
-            return _offsets(marks)
-    return _offsets(context.target.history.position(application).checkpoint)
-
-
-def _offsets(marks: Mapping[Partition, LogMark]) -> dict[Partition, int]:
-    return {partition: mark.until_offset for partition, mark in marks.items()}
+            return checkpoint_after(one.plan.checkpoint, [event.loss for event in events])
+    return context.target.history.position(application).checkpoint
 
 
 def _range_results(landed: Iterable[CommittedPlan]) -> tuple[RangeResult, ...]:
