@@ -22,6 +22,7 @@ from rangeland.render.loss_view import ACTIONS, action_of
 from rangeland.render.report_headline import headline
 from rangeland.render.report_pictures import (
     CELLS,
+    DAY_S,
     KindPath,
     LandingChart,
     kind_paths,
@@ -46,7 +47,6 @@ MAX_LINES = 50
 MAX_TEXT = 600
 """The longest text from outside, in characters, of which there may be many."""
 MAX_SETTINGS = 20_000
-DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,7 @@ def _contents(report: JobReport) -> dict[str, Any]:
     kinds = {path.kind for row in rows for path in row.paths}
     return {
         "headline": headline(report),
+        "known_lag": sum(p.lag or 0 for p in report.partitions),
         "oldest_ms": max(ages_ms, default=None),
         "classes": [(n, c) for n in COUNT_NAMES if (c := getattr(report.counts, n))],
         "in_bytes": any(landing.offsets_are_bytes for landing in report.landings),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,12 +13,13 @@ from rangeland.wording import number
 
 CELLS: Final = 120
 """How many cells a bar has; this bounds its size, however fragmented a log is."""
-LEFT, RIGHT, TOP, BOTTOM = 72.0, 712.0, 10.0, 150.0
+LEFT, RIGHT, TOP, BOTTOM = 72.0, 700.0, 10.0, 150.0
 """The area of the chart in which bars are drawn."""
 MAX_TICKS: Final = 6
+DAY_S: Final = 86_400
 _STEPS_S: Final = (
     *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200),
-    *(86_400 * days for days in (1, 2, 7, 14, 28, 91, 182, 364)),
+    *(DAY_S * days for days in (1, 2, 7, 14, 28, 91, 182, 364)),
 )
 
 
@@ -123,10 +125,11 @@ def _time_ticks(first_ms: int, last_ms: int) -> list[tuple[int, str]]:
     """Round times between the first and the last, at most ``MAX_TICKS``; if there are none, these
     two themselves."""
     span_s = (last_ms - first_ms) / 1000
-    step_s = next((s for s in _STEPS_S if s * MAX_TICKS >= span_s), round(span_s / MAX_TICKS) or 1)
-    form = "%Y-%m-%d" if step_s >= 86_400 else "%m-%d %H:%M" if step_s >= 60 else "%H:%M:%S"
+    longest = math.ceil(span_s / (MAX_TICKS - 1))
+    step_s = next((step for step in _STEPS_S if step >= longest), longest)
+    form = "%Y-%m-%d" if step_s >= DAY_S else "%m-%d %H:%M" if step_s >= 60 else "%H:%M:%S"
     step_ms = step_s * 1000
-    ticks = list(range(-(-first_ms // step_ms) * step_ms, last_ms + 1, step_ms))[:MAX_TICKS]
-    if not ticks:
+    ticks = list(range(-(-first_ms // step_ms) * step_ms, last_ms + 1, step_ms))
+    if not ticks or first_ms == last_ms:
         ticks, form = sorted({first_ms, last_ms}), "%Y-%m-%d %H:%M:%S"
     return [(ms, f"{datetime.fromtimestamp(ms / 1000, UTC):{form}}") for ms in ticks]
