@@ -17,7 +17,7 @@ class Severity(IntEnum):
     GOOD = 0
     BEHIND = 1
     ATTENTION = 2
-    WRONG = 3
+    PROBLEM = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class HeadlinePoint:
             Severity.GOOD: "good",
             Severity.BEHIND: "behind",
             Severity.ATTENTION: "attention",
-            Severity.WRONG: "wrong",
+            Severity.PROBLEM: "problem",
         }
         return words[self.severity]
 
@@ -50,16 +50,16 @@ def _row_points(verification: VerifyResult | None) -> Iterator[HeadlinePoint]:
     if verification is None:
         return
     audit = verification.audit
-    wrong = Severity.WRONG
+    problem = Severity.PROBLEM
     if audit.holes:
         missing = count_noun(sum(r.width for r in audit.holes), "landed offset")
-        yield HeadlinePoint(wrong, f"The table lacks the rows of {missing}.")
+        yield HeadlinePoint(problem, f"The table lacks the rows of {missing}.")
     if audit.duplicates:
         twice = count_noun(sum(r.width for r in audit.duplicates), "offset")
-        yield HeadlinePoint(wrong, f"The table has too many rows of {twice}.")
+        yield HeadlinePoint(problem, f"The table has too many rows of {twice}.")
     if verification.gone_files:
         gone = count_noun(len(verification.gone_files), "file")
-        yield HeadlinePoint(wrong, f"{gone} of the table gone from its store.")
+        yield HeadlinePoint(problem, f"{gone} of the table gone from its store.")
     if audit.unknown_rows:
         yield HeadlinePoint(Severity.ATTENTION, "The table has rows that no landing wrote.")
     if audit.unproved:
@@ -73,10 +73,10 @@ def _row_points(verification: VerifyResult | None) -> Iterator[HeadlinePoint]:
 def _loss_points(report: JobReport) -> Iterator[HeadlinePoint]:
     if ending := [loss.event.loss for loss in report.losses if loss.ends_runs]:
         text = f"A run has ended, and nothing has been decided since: {_names(ending)}."
-        yield HeadlinePoint(Severity.WRONG, text)
+        yield HeadlinePoint(Severity.PROBLEM, text)
     if report.lost:
         text = f"{count_noun(report.lost, 'offset')} lost, as the job's policy allows."
-        yield HeadlinePoint(Severity.WRONG, text)
+        yield HeadlinePoint(Severity.PROBLEM, text)
     if report.quarantined:
         text = f"{count_noun(report.quarantined, 'offset')} in quarantine."
         yield HeadlinePoint(Severity.ATTENTION, text)

@@ -13,7 +13,7 @@ _STYLES = {
     Severity.GOOD: "green",
     Severity.BEHIND: "yellow",
     Severity.ATTENTION: "yellow",
-    Severity.WRONG: "bold red",
+    Severity.PROBLEM: "bold red",
 }
 
 
