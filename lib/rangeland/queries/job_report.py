@@ -54,7 +54,7 @@ def report(
     ``verifies``: also compares the rows of the table with the ledger, as ``verify`` does."""
     account = read_account(job, spark, progress)
     target = account.target
-    logs, log_error = _logs_or_error(job, account, progress)
+    logs, log_error = _logs_if_reached(job, account, progress)
     landings = [] if target.ledger.opened is None else target.history.landings()
     return JobReport(
         job=job.name,
@@ -78,7 +78,7 @@ def report(
     )
 
 
-def _logs_or_error(
+def _logs_if_reached(
     job: Job, account: LedgerAccount, progress: Progress
 ) -> tuple[LogsNow, RangelandError | None]:
     try:

@@ -40,7 +40,7 @@ def kind_paths(bar: LogBar) -> list[KindPath]:
 
 
 def mark_place(bar: LogBar, offset: int | None) -> float | None:
-    """Where an offset is in the view box, with room for a mark; None if it is not in the bar."""
+    """The place of an offset in the view box, with room for a mark; None if the bar lacks it."""
     if offset is None or bar.last <= bar.first or not bar.first <= offset <= bar.last:
         return None
     place = (offset - bar.first) / (bar.last - bar.first) * CELLS
