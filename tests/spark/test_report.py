@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,7 +58,6 @@ def test_a_report_follows_a_job_through_landings_a_hold_a_loss_and_an_outage(
     topic: str,
     table: str,
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
 ) -> None:
     job = Reported(kafka, spark, topic, table)
     first, second = Partition(topic, 0), Partition(topic, 1)
@@ -118,5 +116,3 @@ def test_a_report_follows_a_job_through_landings_a_hold_a_loss_and_an_outage(
     page = render_report(down)
     assert "The logs could not be asked" in page
     assert "<dd>unknown <small>the logs could not be asked" in page
-    for name, made in {"behind": behind, "stuck": stuck, "lost": lost, "down": down}.items():
-        (tmp_path / f"{name}.html").write_text(render_report(made), encoding="utf-8")
