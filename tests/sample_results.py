@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import Unreachable
-from rangeland.loss import DecidedLoss, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Address, Counts, Isolation, Leader, LogState, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import subtract
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.slice_receipt import RangeResult
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.query_results import CheckedItem, CheckResult, PartitionStatus, RecentLanding, Status
+from rangeland.report_results import JobReport, ReportedLanding, ReportedLoss, ReportedPartition
 from rangeland.results import FinishedBy, PlanPreview, PlanToFinish, RunResult
 
 LEADER = Leader(Address("b1", 9092), epoch=3, topic_id="t1")
@@ -147,3 +153,53 @@ def a_check(well: bool = True) -> CheckResult:
         ),
         None if well else Unreachable("3 of 3 answered"),
     )
+
+
+NOW_MS = 1_700_000_000_000
+
+
+def a_loss_event(action: Action, loss: Loss | None = None, sequence: int = 3) -> LossEvent:
+    decided = (loss or a_loss(0, 10, 15)).with_action(action)
+    return LossEvent("rangeland/orders", "orders", sequence, decided, NOW_MS, NOW_MS, "0f2c")
+
+
+def a_landing(sequence: int, landed: int, **more: Any) -> ReportedLanding:
+    """One landing an hour, the twelfth just before ``NOW_MS``."""
+    return ReportedLanding(
+        sequence=sequence,
+        kind=more.pop("kind", PlanKind.RUN),
+        prepared_at_ms=NOW_MS - (12 - sequence) * 3_600_000 - 60_000,
+        counts=more.pop("counts", Counts(landed=landed)),
+        ranges=(a_range(0, 0, landed),),
+        files=2,
+        size_bytes=landed * 100,
+        hash="0f2c" * 16,
+        **more,
+    )
+
+
+def a_report(**changed: Any) -> JobReport:
+    """Two partitions, one of them behind, after twelve landings."""
+    behind = PartitionStatus(
+        Partition("orders", 0), 26_000, 0, 40_000, 25_000, "b1:9092", ((0, 26_000),), 7_500_000
+    )
+    whole = PartitionStatus(Partition("orders", 1), 9_000, 0, 9_000, None, "b1:9092", ((0, 9_000),))
+    report = JobReport(
+        job="orders",
+        job_file="orders.yaml",
+        table="lake/orders",
+        made_at_ms=NOW_MS,
+        table_uri="file:/srv/lake/orders",
+        table_version=34,
+        partitions=tuple(
+            ReportedPartition(p.partition, p.checkpoint, p.landed, p) for p in (behind, whole)
+        ),
+        landings=tuple(a_landing(n, 1_000 * n) for n in range(1, 13)),
+        settings={"job": "orders", "sink": {"table": "lake/orders"}},
+    )
+    return replace(report, **changed)
+
+
+def a_reported_loss(action: Action, **more: Any) -> ReportedLoss:
+    event = a_loss_event(action)
+    return ReportedLoss(event, more.pop("remaining", (event.loss.range,)), **more)

@@ -39,12 +39,13 @@ from rangeland.errors import JobFileError, RangelandError, error_json
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import load_job
 from rangeland.job.connection_settings import zookeeper_access
-from rangeland.job.job_text import parse_job_text
+from rangeland.job.job_text import override, parse_job_text, values_without_secrets
 from rangeland.job.secret_references import look_up
 from rangeland.landing.drafts.plan_file import read_plan_file, write_plan_file
 from rangeland.logging_setup import JsonFormatter, TextFormatter
 from rangeland.model import Address
 from rangeland.render.error_view import render_error
+from rangeland.render.report_page import render_report
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_settings import RegistrySettings
 from rangeland.survey.cluster_survey import take_survey
@@ -368,6 +369,21 @@ def test_a_plan_file_has_references_only(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert_silent((tmp_path / "plan.json").read_text())
     assert_silent(repr(read_plan_file(tmp_path / "plan.json")))
     assert_silent(json.dumps(made.a_preview().to_json()))
+
+
+def test_a_report_shows_no_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("X", SECRET)
+    bearer = {"mechanism": "OAUTHBEARER", "token": {"command": ["get", SECRET]}}
+    login = {"mechanism": "PLAIN", "username": SECRET, "password": "${env:X}"}
+    for security in ({"sasl": bearer}, {"sasl": login}):
+        document = {**a_job(security=security), "decode": registry(token="${env:X}")["decode"]}
+        text = parse_job_text(yaml.safe_dump(document), "orders.yaml")
+        text = override(text, [f"source.security.sasl.username={SECRET}"])
+        page = render_report(made.a_report(settings=values_without_secrets(text)))
+        assert_silent(page)
+        assert "${env:X}" not in page
+        assert "security: (not shown)" in page
+        assert "table: lake/a" in page
 
 
 # --- on their way -------------------------------------------------------------------------

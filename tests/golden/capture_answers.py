@@ -45,6 +45,7 @@ from rangeland.query_results import (
     Status,
     VerifyResult,
 )
+from rangeland.report_results import ReportResult
 from rangeland.results import (
     AdoptResult,
     FinishedBy,
@@ -148,6 +149,11 @@ def _status() -> Status:
     )
 
 
+def _reported() -> ReportResult:
+    numbers = (9, "orders.html", 20_480, 4, 33_985, None, 5, 6, 1, 2)
+    return ReportResult("orders", "lake/orders", *numbers, ("a warning",), 1.23456)
+
+
 def _verified() -> VerifyResult:
     audit = Audit((R0,), (R1,), (R0,), (R1,), (R0,))
     landed_ranges = (LandedRange(R0, 7), LandedRange(R1, None, (), True))
@@ -171,6 +177,8 @@ ANSWERS: dict[str, Callable[[], Any]] = {
     **{f"plan-{kind}": lambda kind=kind: _preview(_plan(kind)) for kind in PlanKind},
     "plan-least": made.a_preview,
     "status": _status,
+    "report": lambda: replace(_reported(), log_error="no broker answers", is_well=False),
+    "report-least": lambda: replace(_reported(), lag=7),
     "status-least": lambda: Status("o", "t", None, 0, (), group=GroupStatus("g", why="refused")),
     "status-no-group": made.a_status,
     "check": made.a_check,

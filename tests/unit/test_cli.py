@@ -558,7 +558,10 @@ def test_help_names_every_command_and_loads_nothing_heavy() -> None:
         assert f"  {command} " in done.stdout
 
 
-@pytest.mark.parametrize("command", ["check", "plan", "run", "apply", "backfill", "status", "demo"])
+HELPED = ["check", "plan", "run", "apply", "backfill", "status", "report", "demo"]
+
+
+@pytest.mark.parametrize("command", HELPED)
 def test_every_command_has_help_with_an_example(called: Called, command: str) -> None:
     code, out, _ = called(command, "--help")
     assert code == 0

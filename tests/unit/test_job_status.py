@@ -113,6 +113,6 @@ def test_a_removal_that_the_log_does_not_show_is_reported_as_possible(
     drivers: Drivers, monkeypatch: pytest.MonkeyPatch, removal: Removal, said: str
 ) -> None:
     monkeypatch.setattr(job_status, "find_removal", lambda *about: removal)
-    (warning,) = job_status._disagreements(drivers.job, drivers.another(), None)
+    (warning,) = job_status.disagreements(drivers.job, drivers.another(), None)
     assert said in warning
     assert "`rangeland verify JOB.yaml` shows whether any are missing" in warning

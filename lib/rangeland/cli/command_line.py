@@ -138,6 +138,7 @@ _COMMANDS = {
     landing_commands.backfill: "Land a range of your choice, alongside the runs.",
     repair_commands.redrive: "Land quarantined records that can now be decoded.",
     query_commands.status: "Show how far a job has got: checkpoint, end, lag.",
+    query_commands.report: "Write a page about a job, to send or to print.",
     query_commands.verify: "Prove that each landed offset is in the table once.",
     query_commands.find: "Show which run landed an offset, and its file.",
     repair_commands.adopt: "Accept a table that disagrees with its ledger.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from importlib import import_module
@@ -172,11 +173,46 @@ def write_out(out: Path, text: str) -> None:
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
+        raise _unwritable_error(out, error) from error
+
+
+def check_can_be_written(out: Path) -> None:
+    """Raises UsageError if a file given by ``--out`` cannot be written later by ``write_whole``.
+    Writes nothing."""
+    if str(out).startswith("-"):
+        raise UsageError(f"--out {out}: that is an option", do="name the file right after --out")
+    if out.exists() and not out.is_file():
+        raise UsageError(f"--out {out}: it is not a file", do="name a file")
+    folder = out.resolve().parent
+    if not folder.is_dir():
+        raise UsageError(f"--out {out}: its folder does not exist", do="create it, or name another")
+    if not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(
-            f"--out {out}: it cannot be written",
-            why=error.strerror or str(error),
-            do="name a file in a folder that exists and can be written to",
-        ) from error
+            f"--out {out}: its folder cannot be written to", do="name a file in another folder"
+        )
+
+
+def write_whole(out: Path, content: bytes) -> None:
+    """Writes the file given by ``--out``, or leaves what is there as it is. Raises UsageError if it
+    cannot be written."""
+    target = out.resolve()
+    partial = target.with_name(f".{target.name[:100]}.{os.getpid()}.partial")
+    try:
+        try:
+            partial.write_bytes(content)
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise _unwritable_error(out, error) from error
+
+
+def _unwritable_error(out: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"--out {out}: it cannot be written",
+        why=error.strerror or str(error),
+        do="name a file in a folder that exists and can be written to",
+    )
 
 
 def end_with_result(

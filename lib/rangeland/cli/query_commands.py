@@ -1,8 +1,9 @@
 """The commands that land nothing but report on logs, tables and ledgers: ``check``, ``status``,
-``verify``, ``find``, ``reached``, ``sample``, ``schema``."""
+``report``, ``verify``, ``find``, ``reached``, ``sample``, ``schema``."""
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,11 +23,13 @@ from rangeland.cli.options import (
     JobPath,
     JobPaths,
     Settings,
+    check_can_be_written,
     command,
     end_with_result,
     load_job_with,
     spark_for,
     write_out,
+    write_whole,
 )
 from rangeland.errors import UsageError
 
@@ -94,6 +97,58 @@ def status(
 
     jobs = load_jobs(job_files, load_job_with(settings), parallel)
     run_table_command(output, jobs, table_command, asks_brokers=True)
+
+
+@command
+def report(
+    output: CommandOutput,
+    job_file: JobPath,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="The page, such as orders.html.")
+    ],
+    verifies: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Also compare the rows of the table with the ledger, as `verify` does; exit 66 "
+            "if any are missing or duplicated.",
+        ),
+    ] = False,
+    settings: Settings = None,
+) -> None:
+    """Write a page about a job, for people: what has landed, what is left, what is lost.
+
+    One HTML file that needs nothing else: it loads nothing, runs no script, and can be printed or
+    sent. If the logs cannot be asked, it is written from the table and its ledger, and says so.
+    Logins are left out. Lands nothing.
+
+    \b
+    Examples:
+      rangeland report orders.yaml --out orders.html
+      rangeland report orders.yaml --out orders.html --verify
+    """
+    check_can_be_written(out)
+    job, text = load_job_with(settings)(job_file)
+    if job.sink.is_per_topic:
+        raise UsageError(
+            f"{job.sink.table} stands for a table for each topic, and a report is about one table",
+            do="name it, with --set sink.table=TABLE --set source.topics=[TOPIC]",
+        )
+    began_at = time.monotonic()
+    spark = spark_for(output, job)
+
+    from rangeland.queries.job_report import report as report_job
+    from rangeland.render.report_page import render_report
+    from rangeland.render.report_summary import render_written
+    from rangeland.report_results import result_of
+
+    content = report_job(job, text, spark, output.progress(), verifies=verifies)
+    page = render_report(content).encode()
+    write_whole(out, page)
+    if content.log_error:
+        output.progress().warn(f"the logs could not be asked: {content.log_error}")
+    result = result_of(content, str(out), len(page), time.monotonic() - began_at)
+    end_with_result(output, result, render_written(content, result))
 
 
 @command

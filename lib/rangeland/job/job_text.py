@@ -26,6 +26,7 @@ SECRETS = ("password", "key_password", "client_secret", "secret_key", "registry.
 """The fields that refer to secrets, by the ends of their paths. A value written there by mistake is
 never repeated."""
 SECTIONS_WITH_SECRETS = (("source", "security"), ("decode", "registry"))
+NOT_SHOWN = "(not shown)"
 
 _FIELD = re.compile(r"[\w-]+")
 _FIELDS = re.compile(r"(?:[\w-]+(?:\.[\w-]+)*)?")
@@ -192,6 +193,23 @@ def _may_be_secret(path: FieldPath) -> bool:
     return tuple(parts[:2]) in SECTIONS_WITH_SECRETS or any(
         _secret_begun(parts[:index], part) for index, part in enumerate(parts)
     )
+
+
+def values_without_secrets(text: JobText) -> dict[str, Any]:
+    """The values for people who may not read the job file: ``NOT_SHOWN`` stands for the sections
+    with logins, and for every other field that may refer to a secret."""
+    shown: dict[str, Any] = _without_secrets(text.values, ())
+    return shown
+
+
+def _without_secrets(value: Any, path: FieldPath) -> Any:
+    if _may_be_secret(path):
+        return NOT_SHOWN
+    if isinstance(value, dict):
+        return {key: _without_secrets(item, (*path, key)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_secrets(item, (*path, at)) for at, item in enumerate(value)]
+    return value
 
 
 def override(text: JobText, assignments: Sequence[str]) -> JobText:

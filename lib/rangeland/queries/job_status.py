@@ -4,7 +4,7 @@ landings."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -20,10 +20,12 @@ from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_topics
 from rangeland.landing.drafts.held_partitions import find_hold
 from rangeland.landing.drafts.unfinished_plans import plans_to_finish
+from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.landing_commits import Restored
 from rangeland.landing.target.landing_target import LandingTarget, open_target
 from rangeland.landing.target.row_removal import Removal, UnknownCommits, find_removal
 from rangeland.landing.target.table_warnings import property_warnings
+from rangeland.loss import Loss
 from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.absent_partitions import absent_partition_losses
 from rangeland.planning.incarnation import LogMark, is_recreated
@@ -40,11 +42,62 @@ RECENT = 5
 LOSSES = 10
 
 
+@dataclass(frozen=True, slots=True)
+class LedgerAccount:
+    """What a table and its ledger say about a job, without asking a broker. ``losses`` are all
+    those of the job."""
+
+    target: LandingTarget
+    position: JobPosition
+    unfinished_plans: Sequence[EnteredPlan]
+    losses: Sequence[LossEvent]
+    disagreement: RangelandError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogsNow:
+    """The logs of a job, and its group, as they were just reported. ``absent``: partitions without
+    a log."""
+
+    partitions: tuple[PartitionStatus, ...]
+    group: GroupStatus | None = None
+    absent: tuple[Loss, ...] = ()
+
+
 def status(
     job: Job, spark: SparkSession, progress: Progress, template: Job | None = None
 ) -> Status:
     """The job's checkpoint compared with the logs as they are now, and its last landings. A job
     that was made from a ``template`` has its offsets in the template's group."""
+    account = read_account(job, spark, progress)
+    logs = ask_logs(job, account, progress, template)
+    target = account.target
+    return Status(
+        job=job.name,
+        table=job.sink.table,
+        table_version=target.table.version,
+        sequence=account.position.sequence - 1,
+        partitions=logs.partitions,
+        unfinished_plans=plans_to_finish(job, account.unfinished_plans),
+        recent=tuple(
+            _recent_landing(outcome)
+            for outcome in islice(target.ledger.view.outcomes(job.application), RECENT)
+        ),
+        group=logs.group,
+        losses=tuple(account.losses[-LOSSES:]),
+        warnings=(
+            *property_warnings(target.table.snapshot),
+            *(
+                f"{loss.partition} is {loss.kind} and not listed: {loss.evidence}"
+                for loss in logs.absent
+            ),
+            *disagreements(job, target, account.disagreement),
+        ),
+    )
+
+
+def read_account(job: Job, spark: SparkSession, progress: Progress) -> LedgerAccount:
+    """Reads table and ledger. If they disagree, the ledger's own account is used."""
     progress.step(f"reading the state of the table {job.sink.table}")
     target = open_target(spark, job)
     history = target.history
@@ -57,6 +110,16 @@ def status(
         position = history.last_known(job.application)
         plans = []
         disagreement = disagreement or error
+    losses = [loss for loss in history.losses() if loss.job == job.name]
+    return LedgerAccount(target, position, plans, losses, disagreement)
+
+
+def ask_logs(
+    job: Job, account: LedgerAccount, progress: Progress, template: Job | None = None
+) -> LogsNow:
+    """Asks brokers and the group's backend. Raises what a survey raises; an error of the group only
+    appears in the result."""
+    position = account.position
     progress.step(f"asking {job.source.where} for leaders and offsets")
     cluster = look_up_cluster(job)
     known = position.landed_topics(job.source.partitions)
@@ -64,38 +127,20 @@ def status(
     cluster = cluster.with_versions_of(survey)
     group, offsets = _group(template or job, cluster, tuple(survey.logs), progress)
     owners = {p: m.member_id for m in group.members for p in m.partitions} if group else {}
-    losses = [loss for loss in history.losses() if loss.job == job.name]
     ends = log_ends(cluster, survey.logs)
     partitions = []
     for p, log in survey.logs.items():
-        of_log = _partition_status(position, losses, log)
+        of_log = _partition_status(position, account.losses, log)
         of_log = _with_log_ends(of_log, ends.get(p), job.source.isolation, survey.taken_at_ms)
         partitions.append(replace(of_log, group_offset=offsets.get(p), owner=owners.get(p)))
-    return Status(
-        job=job.name,
-        table=job.sink.table,
-        table_version=target.table.version,
-        sequence=position.sequence - 1,
-        partitions=_with_ages(cluster, partitions, survey),
-        unfinished_plans=plans_to_finish(job, plans),
-        recent=tuple(
-            _recent_landing(outcome)
-            for outcome in islice(target.ledger.view.outcomes(job.application), RECENT)
-        ),
-        group=group,
-        losses=tuple(losses[-LOSSES:]),
-        warnings=(
-            *property_warnings(target.table.snapshot),
-            *(
-                f"{loss.partition} is {loss.kind} and not listed: {loss.evidence}"
-                for loss in absent_partition_losses(job.request, survey, position)
-            ),
-            *_disagreements(job, target, disagreement),
-        ),
+    return LogsNow(
+        _with_ages(cluster, partitions, survey),
+        group,
+        tuple(absent_partition_losses(job.request, survey, position)),
     )
 
 
-def _disagreements(
+def disagreements(
     job: Job, target: LandingTarget, disagreement: RangelandError | None
 ) -> list[str]:
     """The reasons why a run may refuse to land anything. Only reading the table shows which rows

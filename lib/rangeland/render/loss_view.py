@@ -28,12 +28,16 @@ def loss_lines(losses: Iterable[LossEvent]) -> list[RenderableType]:
     for event in losses:
         loss = event.loss
         evidence = loss.evidence.removeprefix(f"{loss.partition}: ")
-        kind = PlanKind.of_application(event.job, event.application)
-        is_reread = kind.traits.holds_all and loss.action is Action.HOLD
-        action = "reread" if is_reread else loss.action
-        by_action[action].append(f"{loss.range} {loss.kind}: {evidence}")
+        by_action[action_of(event)].append(f"{loss.range} {loss.kind}: {evidence}")
     parts: list[RenderableType] = []
     for action, lines in by_action.items():
         words, style = ACTIONS[action]
         parts += list_lines(words, lines, style)
     return parts
+
+
+def action_of(event: LossEvent) -> str:
+    """The key in ``ACTIONS`` of what was done about a loss."""
+    kind = PlanKind.of_application(event.job, event.application)
+    is_reread = kind.traits.holds_all and event.loss.action is Action.HOLD
+    return "reread" if is_reread else event.loss.action

@@ -31,6 +31,16 @@ from rangeland.render.text_drawing import (
 from rangeland.render.unfinished_view import unfinished_lines
 from rangeland.wording import count_noun, duration, number
 
+BAR_WORDS = {
+    "before": "before the job's beginning, never landed",
+    "later": "not landed yet",
+    "waiting": "behind an open transaction: it cannot be read yet",
+    "land": "landed",
+    "skipped": "passed over: before the checkpoint and never landed",
+    "lost": "gone from the log",
+}
+"""The legend of ``status_bar``."""
+
 
 def render_status(status: Status) -> RenderableType:
     """Draws how much of each log has landed, and how much is left."""
@@ -76,7 +86,7 @@ def _status_table(status: Status) -> Group:
     more = [(">age", has_ages), (">group", has_groups), ("owner", has_owners)]
     table = table_of(*names, *[name for name, is_shown in more if is_shown])
     shown, hidden = biggest(status.partitions, lambda p: p.lag)
-    bars = {p.partition: _status_bar(p) for p in shown}
+    bars = {p.partition: status_bar(p) for p in shown}
     for p in sorted(shown, key=lambda p: p.partition):
         ends = [number(p.start), number_or_dash(p.checkpoint), number(p.end)]
         lag = Text(number(p.lag), "yellow" if p.lag else "green")
@@ -89,15 +99,7 @@ def _status_table(status: Status) -> Group:
     if hidden:
         lag = Text(number(sum(p.lag for p in hidden)))
         table.add_row(rest_name(hidden), "", "", "", "", lag)
-    words = {
-        "before": "before the job's beginning, never landed",
-        "later": "not landed yet",
-        "waiting": "behind an open transaction: it cannot be read yet",
-        "land": "landed",
-        "skipped": "passed over: before the checkpoint and never landed",
-        "lost": "gone from the log",
-    }
-    return Group(table, Legend.of(bars.values(), words))
+    return Group(table, Legend.of(bars.values(), BAR_WORDS))
 
 
 def _waiting_line(status: PartitionStatus) -> str:
@@ -113,7 +115,8 @@ def _waiting_line(status: PartitionStatus) -> str:
     return line
 
 
-def _status_bar(status: PartitionStatus) -> LogBar:
+def status_bar(status: PartitionStatus) -> LogBar:
+    """A log, from its start or the checkpoint, whichever is earlier, to its end."""
     mark = status.start if status.checkpoint is None else status.checkpoint
     # Offsets that landed before they left the log are not lost.
     first = min(status.start, mark)

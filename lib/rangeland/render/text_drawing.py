@@ -112,12 +112,23 @@ class LogBar:
         if self.last <= self.first:
             return Text("empty", style="dim")
         text = Text()
-        for cell in range(width):
-            low = self.first + (self.last - self.first) * cell // width
-            high = self.first + (self.last - self.first) * (cell + 1) // width
-            sign, ascii_sign, style, _ = KINDS[self._kind(low, max(high, low + 1))]
-            text.append(ascii_sign if ascii_only else sign, style=style)
+        for kind, start, end in self.runs(width):
+            sign, ascii_sign, style, _ = KINDS[kind]
+            text.append((ascii_sign if ascii_only else sign) * (end - start), style=style)
         return text
+
+    def runs(self, cells: int) -> list[tuple[str, int, int]]:
+        """The bar in this many cells, as runs of one kind: ``(kind, first cell, cell after the
+        last)``."""
+        span = self.last - self.first
+        runs: list[tuple[str, int, int]] = []
+        for cell in range(cells if span > 0 else 0):
+            low = self.first + span * cell // cells
+            high = self.first + span * (cell + 1) // cells
+            kind = self._kind(low, max(high, low + 1))
+            start = runs.pop()[1] if runs and runs[-1][0] == kind else cell
+            runs.append((kind, start, cell + 1))
+        return runs
 
     def _kind(self, low: int, high: int) -> str:
         kinds = [kind for start, end, kind in self.intervals if start < high and low < end]

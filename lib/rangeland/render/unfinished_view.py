@@ -12,10 +12,12 @@ from rangeland.wording import count_noun
 
 
 def unfinished_lines(plans: Iterable[PlanToFinish]) -> list[RenderableType]:
-    return list_lines("entered but not landed yet", [_line(plan) for plan in plans], "yellow")
+    return list_lines(
+        "entered but not landed yet", [unfinished_line(plan) for plan in plans], "yellow"
+    )
 
 
-def _line(to_finish: PlanToFinish) -> str:
+def unfinished_line(to_finish: PlanToFinish) -> str:
     """``plan 12 of rangeland/orders, 1,000 offsets: the next run finishes it``."""
     plan = to_finish.plan
     label = f"plan {plan.sequence} of {plan.application}, {count_noun(plan.width, 'offset')}"

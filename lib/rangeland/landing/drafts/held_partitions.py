@@ -44,10 +44,19 @@ def find_damage(
 def find_hold(losses: Iterable[LossEvent], mark: LogMark | None, log: LogState) -> LossEvent | None:
     """The loss that holds a partition at its checkpoint, judged by a survey alone. Damage counts
     until a run has read past it."""
+    hold = last_hold(losses, log.partition, mark)
+    return hold if hold is not None and is_still_lost(hold.loss.kind, mark, log) else None
+
+
+def last_hold(
+    losses: Iterable[LossEvent], partition: Partition, mark: LogMark | None
+) -> LossEvent | None:
+    """The last loss that held a partition where its checkpoint is. Whether it still does, only its
+    log shows."""
     checkpoint = 0 if mark is None else mark.until_offset
-    events = [event for event in losses if event.loss.partition == log.partition]
+    events = [event for event in losses if event.loss.partition == partition]
     holds = [x for x in events if x.loss.action is Action.HOLD and x.loss.from_offset == checkpoint]
-    return holds[-1] if holds and is_still_lost(holds[-1].loss.kind, mark, log) else None
+    return holds[-1] if holds else None
 
 
 def _held_losses(history: JobHistory, position: JobPosition) -> dict[Partition, DecidedLoss]:

@@ -1,0 +1,228 @@
+"""``report``: everything that a page about a job shows, from its table, its ledger and its logs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rangeland.clock import wall_ms
+from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
+from rangeland.delta.table_metadata import CommitMetadata
+from rangeland.errors import RangelandError
+from rangeland.grouping import group_by
+from rangeland.job import Job
+from rangeland.job.job_text import JobText, values_without_secrets
+from rangeland.job.value_parsers import without_secrets
+from rangeland.landing.audit.verification import Landings
+from rangeland.landing.drafts.held_partitions import last_hold
+from rangeland.landing.drafts.unfinished_plans import plans_to_finish
+from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.ledger_history import plan_of
+from rangeland.landing.target.table_warnings import property_warnings
+from rangeland.loss import Action
+from rangeland.model import Counts, Partition, Range
+from rangeland.planning.coverage import coverage_of, uncovered_parts
+from rangeland.planning.incarnation import LogMark
+from rangeland.planning.plan import PlanId
+from rangeland.planning.plan_kind import PlanKind
+from rangeland.progress_events import Progress
+from rangeland.queries.job_status import (
+    LedgerAccount,
+    LogsNow,
+    ask_logs,
+    disagreements,
+    read_account,
+)
+from rangeland.queries.verify_and_find import verify
+from rangeland.query_results import GroupStatus
+from rangeland.report_results import JobReport, ReportedLanding, ReportedLoss, ReportedPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOKED_UP = 60
+"""For how many of the newest landings the table's log is asked for their commits."""
+
+
+def report(
+    job: Job, text: JobText, spark: SparkSession, progress: Progress, *, verifies: bool = False
+) -> JobReport:
+    """Reads the whole ledger. If the logs cannot be asked, the rest is reported all the same.
+    ``verifies``: also compares the rows of the table with the ledger, as ``verify`` does."""
+    account = read_account(job, spark, progress)
+    target = account.target
+    logs, log_error = _logs_if_reached(job, account, progress)
+    landings = [] if target.ledger.opened is None else target.history.landings()
+    return JobReport(
+        job=job.name,
+        job_file=os.path.basename(text.name),
+        table=job.sink.table,
+        made_at_ms=wall_ms(),
+        table_uri=_shown_uri(target),
+        table_version=target.table.version,
+        partitions=reported_partitions(job, account, logs),
+        log_error="" if log_error is None else str(log_error),
+        landings=_with_commits(target, [x for x in landings if x[0].job == job.name]),
+        losses=reported_losses(account.losses, landings, account.position.checkpoint),
+        unfinished_plans=plans_to_finish(job, account.unfinished_plans),
+        group=logs.group,
+        warnings=(
+            *property_warnings(target.table.snapshot),
+            *disagreements(job, target, account.disagreement),
+        ),
+        settings=values_without_secrets(text),
+        verification=verify(job, spark, progress) if verifies else None,
+    )
+
+
+def _logs_if_reached(
+    job: Job, account: LedgerAccount, progress: Progress
+) -> tuple[LogsNow, RangelandError | None]:
+    try:
+        return ask_logs(job, account, progress), None
+    except RangelandError as error:
+        group = None
+        if job.group is not None:
+            group = GroupStatus(job.group.id, why="its logs could not be asked, nor was it")
+        return LogsNow((), group), error
+
+
+def _shown_uri(target: LandingTarget) -> str | None:
+    """The URI of the table, if it has one that contains no key."""
+    path = target.table.location.path
+    with suppress(ValueError):
+        return None if path is None else without_secrets(path)
+    return None
+
+
+def reported_partitions(
+    job: Job, account: LedgerAccount, logs: LogsNow
+) -> tuple[ReportedPartition, ...]:
+    """All partitions that have a log or were landed, by name."""
+    position = account.position
+    by_name = {log.partition: log for log in logs.partitions}
+    absent = {loss.partition: f"{loss.kind}: {loss.evidence}" for loss in logs.absent}
+    known = position.landed_partitions(job.source.partitions)
+    partitions = []
+    for partition in sorted({*by_name, *absent, *known}):
+        log = by_name.get(partition)
+        if log is not None:
+            of_log = ReportedPartition(partition, log.checkpoint, log.landed, log, log.held)
+            partitions.append(of_log)
+            continue
+        mark = position.checkpoint.get(partition)
+        partitions.append(
+            ReportedPartition(
+                partition,
+                None if mark is None else mark.until_offset,
+                tuple(position.covered.of(partition, None if mark is None else mark.topic_id)),
+                held=last_hold(account.losses, partition, mark),
+                absent=absent.get(partition, ""),
+            )
+        )
+    return tuple(partitions)
+
+
+# --- landings ------------------------------------------------------------------------------
+
+
+def _with_commits(target: LandingTarget, landings: Landings) -> tuple[ReportedLanding, ...]:
+    """The landings in the order in which their plans were entered, the newest with their
+    commits."""
+    reported = []
+    first_new = len(landings) - LOOKED_UP
+    commits = _commits_of(target, [plan for plan, _ in landings[max(0, first_new) :]])
+    for at, (plan, outcome) in enumerate(landings):
+        kind = PlanKind.of_application(plan.job, plan.application)
+        if outcome.is_given_up(kind) or outcome.was_ended(kind):
+            continue
+        landing = reported_landing(plan, outcome, kind)
+        if at >= first_new:
+            commit = commits.get(plan.plan_id)
+            landing = replace(landing, is_adoption=plan_of(plan).is_adoption)
+            if commit is not None:
+                landing = replace(
+                    landing, table_version=commit.version, committed_at_ms=commit.committed_at_ms
+                )
+        reported.append(landing)
+    return tuple(reported)
+
+
+def reported_landing(plan: PlanEvent, outcome: OutcomeEvent, kind: PlanKind) -> ReportedLanding:
+    return ReportedLanding(
+        sequence=plan.sequence,
+        kind=kind,
+        prepared_at_ms=outcome.written_at_ms,
+        counts=Counts.sum(one.counts for one in outcome.ranges),
+        ranges=tuple(one.range for one in outcome.ranges),
+        files=len(outcome.files),
+        size_bytes=sum(file.size_bytes for file in outcome.data_files),
+        hash=outcome.plan_hash,
+        offsets_are_bytes=any(one.offsets_are_bytes for one in outcome.ranges),
+    )
+
+
+def _commits_of(
+    target: LandingTarget, plans: Sequence[PlanEvent]
+) -> Mapping[PlanId, CommitMetadata]:
+    """The commits that landed these plans, as far as the table's log still has them."""
+    location = target.table.location
+    if not plans or location.path is None:
+        return {}
+    since = min(plan.table_version or 0 for plan in plans)
+    try:
+        commits = location.delta.commits(location.path, since)
+    except RangelandError:
+        return {}  # They only add versions and times, which are then unknown.
+    return {
+        PlanId(application, sequence): commit
+        for commit in commits
+        for application, sequence in commit.transactions.items()
+    }
+
+
+# --- losses ----------------------------------------------------------------------------------
+
+
+def reported_losses(
+    losses: Sequence[LossEvent], landings: Landings, checkpoint: Mapping[Partition, LogMark]
+) -> tuple[ReportedLoss, ...]:
+    """The losses, each with the part that no later landing of any job includes. ``landings`` are
+    all those of the table, in order."""
+    lossy = {event.loss.partition for event in losses}
+    ranges = group_by(
+        (
+            (at, outcome.written_at_ms, result.range)
+            for at, (_, outcome) in enumerate(landings)
+            for result in outcome.ranges
+            if result.range.partition in lossy
+        ),
+        lambda entry: entry[2].partition,
+    )
+    places = {plan.plan_id: at for at, (plan, _) in enumerate(landings)}
+    reported = []
+    for event in losses:
+        place = places.get(event.plan_id) if event.plan_hash else None
+        later = (
+            landed
+            for at, written_at_ms, landed in ranges.get(event.loss.partition, ())
+            if (written_at_ms > event.written_at_ms if place is None else at > place)
+        )
+        remaining = _remaining(event, later)
+        mark = checkpoint.get(event.loss.partition)
+        is_before = mark is None or mark.until_offset <= event.loss.from_offset
+        ends_runs = event.loss.action is Action.FAIL and bool(remaining) and is_before
+        reported.append(ReportedLoss(event, remaining, ends_runs))
+    return tuple(reported)
+
+
+def _remaining(event: LossEvent, later: Iterable[Range]) -> tuple[Range, ...]:
+    """The part of a loss that is in none of these ranges. A loss without offsets stands for the
+    first of them."""
+    lost = event.loss.range
+    if not lost.width:
+        lost = replace(lost, until_offset=lost.from_offset + 1)
+    return tuple(uncovered_parts([lost], coverage_of(r for r in later if r.overlaps(lost))))

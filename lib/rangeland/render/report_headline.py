@@ -1,0 +1,126 @@
+"""What a report says first: whether everything is landed, and what needs attention. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from rangeland.query_results import VerifyResult
+from rangeland.report_results import JobReport
+from rangeland.wording import count_noun, number
+
+
+class Severity(IntEnum):
+    """How much a point of the headline matters; the most severe come first."""
+
+    GOOD = 0
+    BEHIND = 1
+    ATTENTION = 2
+    PROBLEM = 3
+
+
+@dataclass(frozen=True, slots=True)
+class HeadlinePoint:
+    """One sentence about the job."""
+
+    severity: Severity
+    text: str
+
+    @property
+    def word(self) -> str:
+        """The severity in a word, so that it does not depend on colour."""
+        words = {
+            Severity.GOOD: "good",
+            Severity.BEHIND: "behind",
+            Severity.ATTENTION: "attention",
+            Severity.PROBLEM: "problem",
+        }
+        return words[self.severity]
+
+
+def headline(report: JobReport) -> list[HeadlinePoint]:
+    """What there is to say, the most severe first. There is always something."""
+    points = [*_row_points(report.verification), *_loss_points(report)]
+    points += [*_open_points(report), _lag_point(report)]
+    return sorted(points, key=lambda point: -point.severity)
+
+
+def _row_points(verification: VerifyResult | None) -> Iterator[HeadlinePoint]:
+    if verification is None:
+        return
+    audit = verification.audit
+    problem = Severity.PROBLEM
+    if audit.holes:
+        missing = count_noun(sum(r.width for r in audit.holes), "landed offset")
+        yield HeadlinePoint(problem, f"The table lacks the rows of {missing}.")
+    if audit.duplicates:
+        twice = count_noun(sum(r.width for r in audit.duplicates), "offset")
+        yield HeadlinePoint(problem, f"The table has too many rows of {twice}.")
+    if verification.gone_files:
+        gone = count_noun(len(verification.gone_files), "file")
+        yield HeadlinePoint(problem, f"{gone} of the table gone from its store.")
+    if audit.unknown_rows:
+        yield HeadlinePoint(Severity.ATTENTION, "The table has rows that no landing wrote.")
+    if audit.unproved:
+        yield HeadlinePoint(Severity.ATTENTION, "Some landed ranges cannot be proved.")
+    elif verification.is_well and verification.landings:
+        records = sum(landed_range.landed or 0 for landed_range in verification.landed_ranges)
+        text = f"{count_noun(records, 'landed record')}, each in the table exactly once (verified)."
+        yield HeadlinePoint(Severity.GOOD, text)
+
+
+def _loss_points(report: JobReport) -> Iterator[HeadlinePoint]:
+    if ending := [loss.event.loss for loss in report.losses if loss.ends_runs]:
+        text = f"A run has ended, and nothing has been decided since: {_names(ending)}."
+        yield HeadlinePoint(Severity.PROBLEM, text)
+    if report.lost:
+        text = f"{count_noun(report.lost, 'offset')} lost, as the job's policy allows."
+        yield HeadlinePoint(Severity.PROBLEM, text)
+    if report.quarantined:
+        text = f"{count_noun(report.quarantined, 'offset')} in quarantine."
+        yield HeadlinePoint(Severity.ATTENTION, text)
+    if report.held:
+        names = _names([p.partition for p in report.held])
+        text = f"{count_noun(len(report.held), 'partition')} held at the checkpoint: {names}."
+        yield HeadlinePoint(Severity.ATTENTION, text)
+
+
+def _open_points(report: JobReport) -> Iterator[HeadlinePoint]:
+    def attention(text: str) -> HeadlinePoint:
+        return HeadlinePoint(Severity.ATTENTION, text)
+
+    if report.warnings:
+        yield attention(f"{count_noun(len(report.warnings), 'warning')} about the table.")
+    if report.unfinished_plans:
+        plans = count_noun(len(report.unfinished_plans), "plan")
+        yield attention(f"{plans} entered but not landed yet.")
+    if absent := [p.partition for p in report.partitions if p.absent]:
+        text = f"{count_noun(len(absent), 'partition')} without a log: {_names(absent)}."
+        yield attention(text)
+    if over := sum(p.passed_over for p in report.partitions):
+        yield attention(f"{count_noun(over, 'offset')} passed over: no run lands them.")
+    if waiting := sum(p.log.held_back for p in report.partitions if p.log):
+        yield attention(f"{count_noun(waiting, 'offset')} behind an open transaction.")
+
+
+def _lag_point(report: JobReport) -> HeadlinePoint:
+    if report.log_error:
+        text = "The logs could not be asked, so it is unknown how far behind the job is."
+        return HeadlinePoint(Severity.ATTENTION, text)
+    if not report.partitions:
+        text = "The cluster has none of the job's partitions, and none was landed."
+        return HeadlinePoint(Severity.ATTENTION, text)
+    if lag := sum(p.lag or 0 for p in report.partitions):
+        begun = "" if report.landings else "Nothing has landed yet: "
+        return HeadlinePoint(Severity.BEHIND, f"{begun}{count_noun(lag, 'offset')} not landed yet.")
+    if report.logs_are_known:
+        text = "Nothing is left to land: the job has reached the end of every log."
+        return HeadlinePoint(Severity.GOOD, text)
+    return HeadlinePoint(Severity.GOOD, "The job has reached the end of every log that is there.")
+
+
+def _names(items: Sequence[object], most: int = 3) -> str:
+    """The first few, and how many more there are."""
+    names = ", ".join(map(str, items[:most]))
+    return names if len(items) <= most else f"{names} and {number(len(items) - most)} more"

@@ -1,0 +1,246 @@
+"""What a report finds in table, ledger and logs, and what the command does with its file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rangeland import errors
+from rangeland.cli import command_line
+from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
+from rangeland.job.job_text import parse_job_text
+from rangeland.loss import Action, LossKind
+from rangeland.model import Address, Counts, Leader, LogState, Range, Survey
+from rangeland.planning.incarnation import LogMark
+from rangeland.planning.plan_kind import PlanKind
+from rangeland.planning.slice_receipt import RangeResult
+from rangeland.progress_events import NoProgress
+from rangeland.queries import job_report, job_status
+from rangeland.queries.job_report import reported_losses
+from rangeland.report_results import JobReport
+from tests import sample_results as made
+from tests.unit import test_landing_target
+from tests.unit.test_job_status import landed_until_30
+from tests.unit.test_landing_target import P0, Drivers, plan
+
+drivers, lake = test_landing_target.drivers, test_landing_target.lake
+
+# --- what it finds ----------------------------------------------------------------------
+
+
+def report(drivers: Drivers) -> JobReport:
+    source = {"servers": ["b:1"], "topics": ["orders"]}
+    document = {"job": "orders", "source": source, "sink": {"table": drivers.path}}
+    text = parse_job_text(json.dumps(document), "jobs/orders.yaml")
+    return job_report.report(drivers.job, text, None, NoProgress())
+
+
+def test_table_and_ledger_are_reported_without_brokers(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = landed_until_30(drivers, monkeypatch)
+    target.ledger.refresh()
+    assert target.writer.enter(plan(2, 30, 40), [])
+
+    def refuse(*about: object, **more: object) -> Survey:
+        raise errors.Unreachable("b:1 does not answer", do="start it")
+
+    monkeypatch.setattr(job_status, "survey_of", refuse)
+    found = report(drivers)
+    assert found.log_error == "b:1 does not answer. Start it."
+    (partition,) = found.partitions
+    assert (partition.checkpoint, partition.landed, partition.log) == (30, ((0, 30),), None)
+    assert partition.held is not None
+    assert partition.held.loss.evidence == "its checksum is wrong"
+    assert (found.lag, found.landed, found.offsets) == (None, 30, 30)
+    assert [x.table_version for x in found.landings] == [found.table_version]
+    assert [p.plan.sequence for p in found.unfinished_plans] == [2]
+    assert (found.job_file, found.table_uri) == ("orders.yaml", drivers.path)
+
+
+def test_the_logs_show_what_is_left(drivers: Drivers, monkeypatch: pytest.MonkeyPatch) -> None:
+    landed_until_30(drivers, monkeypatch)
+    log = LogState(P0, Leader(Address("b", 1), 7, "id"), 0, 100)
+    monkeypatch.setattr(job_status, "survey_of", lambda *about, **more: Survey(0, {P0: log}))
+    monkeypatch.setattr(job_status, "log_ends", lambda *about: {})
+    monkeypatch.setattr(job_status, "first_times", lambda *about: {})
+    found = report(drivers)
+    assert (found.lag, found.log_error, len(found.held)) == (70, "", 1)
+    monkeypatch.setattr(job_status, "survey_of", lambda *about, **more: Survey(0, {}))
+    gone = report(drivers)
+    assert (gone.lag, gone.logs_are_known) == (None, False)
+    assert gone.partitions[0].absent.startswith("vanished: ")
+
+
+def test_a_job_without_a_ledger_has_no_landings(
+    drivers: Drivers, lake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.tables.clear()
+    monkeypatch.setattr(job_status, "survey_of", lambda *about, **more: Survey(0, {}))
+    monkeypatch.setattr(job_status, "log_ends", lambda *about: {})
+    found = report(drivers)
+    assert (found.landings, found.losses, found.table_version) == ((), (), None)
+
+
+# --- what became of losses --------------------------------------------------------------
+
+
+def landing(
+    sequence: int, start: int, end: int, topic_id: str | None = "t1", **more: Any
+) -> tuple[PlanEvent, OutcomeEvent]:
+    where = Range(made.a_range(0, 0, 1).partition, start, end, topic_id)
+    names = ("rangeland/orders", "orders", sequence, "0f2c")
+    outcome = OutcomeEvent(
+        *names, (RangeResult(where, Counts(landed=end - start)),), (), more.pop("at_ms", 1)
+    )
+    return PlanEvent(*names, (where,), "", 0), outcome
+
+
+def loss_of(action: Action, start: int, end: int, sequence: int, **more: Any) -> LossEvent:
+    lost = replace(made.a_loss(0, start, end, LossKind.EXPIRED), topic_id="t1")
+    return replace(made.a_loss_event(action, lost, sequence), **more)
+
+
+LANDINGS = (landing(1, 0, 20), landing(2, 20, 30), landing(3, 12, 14, at_ms=made.NOW_MS + 1))
+
+
+@pytest.mark.parametrize(("sequence", "remaining"), [(1, [(10, 12), (14, 15)]), (3, [(10, 15)])])
+def test_what_later_landings_include_no_longer_remains(
+    sequence: int, remaining: list[tuple[int, int]]
+) -> None:
+    (found,) = reported_losses([loss_of(Action.SKIP, 10, 15, sequence)], LANDINGS, {})
+    assert [r.interval for r in found.remaining] == remaining
+
+
+def test_another_incarnation_of_a_topic_has_other_offsets() -> None:
+    landings = [landing(1, 0, 20), landing(2, 0, 20, "t2")]
+    (found,) = reported_losses([loss_of(Action.SKIP, 10, 15, 1)], landings, {})
+    assert [r.interval for r in found.remaining] == [(10, 15)]
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "ends_runs"), [(None, True), (10, True), (11, False), (40, False)]
+)
+def test_a_loss_ends_runs_until_the_checkpoint_is_past_it(
+    checkpoint: int | None, ends_runs: bool
+) -> None:
+    partition = made.a_range(0, 0, 1).partition
+    marks = {} if checkpoint is None else {partition: LogMark(checkpoint, "t1")}
+    event = loss_of(Action.FAIL, 10, 15, 4, plan_hash="")
+    (found,) = reported_losses([event], LANDINGS[:2], marks)
+    assert found.ends_runs is ends_runs
+    assert [r.interval for r in found.remaining] == [(10, 15)]
+    (held,) = reported_losses([loss_of(Action.HOLD, 10, 15, 4)], [], {})
+    assert not held.ends_runs
+
+
+def test_a_loss_without_a_plan_is_settled_by_what_landed_after_it() -> None:
+    event = loss_of(Action.FAIL, 12, 12, 4, plan_hash="")
+    (found,) = reported_losses([event], LANDINGS, {})
+    assert found.remaining == ()
+    (before,) = reported_losses([event], LANDINGS[:2], {})
+    assert [r.interval for r in before.remaining] == [(12, 13)]
+
+
+def test_records_that_were_landed_again_are_told_apart() -> None:
+    landings = [made.a_landing(1, 7, kind=kind) for kind in PlanKind]
+    found = made.a_report(landings=tuple(landings))
+    assert (found.landed, found.landed_again) == (42, 14)  # by a repair, and by a replacement
+
+
+# --- the command ------------------------------------------------------------------------
+
+Called = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def made_report(monkeypatch: pytest.MonkeyPatch) -> list[JobReport]:
+    """The report that the command gets. Without one, nothing may be asked or started."""
+    reports: list[JobReport] = []
+
+    def answer(job: Any, text: Any, spark: object, progress: Any, *, verifies: bool) -> JobReport:
+        return reports.pop()
+
+    def open_deferred(*about: object, **more: object) -> object:
+        assert reports, "Spark was started"
+        return object()
+
+    modules = {
+        "rangeland.queries.job_report": SimpleNamespace(report=answer),
+        "rangeland.spark.spark_session": SimpleNamespace(open_deferred=open_deferred),
+    }
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)  # type: ignore[arg-type]
+    return reports
+
+
+@pytest.fixture
+def called(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Called:
+    job = tmp_path / "orders.yaml"
+    job.write_text(made.JOB_YAML)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = command_line.main(("report", str(job), *arguments))
+        sys.stdout.flush()
+        return code, *capfd.readouterr()
+
+    return call
+
+
+def test_the_command_writes_the_page_and_prints_its_headline(
+    made_report: list[JobReport], called: Called, tmp_path: Path
+) -> None:
+    out = tmp_path / "orders.html"
+    out.write_text("an earlier page")
+    made_report.append(made.a_report())
+    code, printed, _ = called("--out", str(out))
+    assert code == 0
+    assert "14,000 offsets not landed yet." in printed
+    assert out.read_text().startswith("<!DOCTYPE html>")
+    assert {path.name for path in tmp_path.iterdir()} == {"orders.html", "orders.yaml"}
+
+
+def test_the_json_has_the_numbers_of_the_headline(
+    made_report: list[JobReport], called: Called, tmp_path: Path
+) -> None:
+    out = tmp_path / "orders.html"
+    made_report.append(made.a_report(log_error="no broker answers"))
+    code, printed, err = called("--out", str(out), "--json")
+    answer = json.loads(printed)
+    assert code == 0
+    assert (answer["job"], answer["table"], answer["out"]) == ("orders", "lake/orders", str(out))
+    assert answer["bytes"] == out.stat().st_size
+    assert (answer["landings"], answer["landed"], answer["lag"]) == (12, 78_000, None)
+    assert answer["log_error"] == "no broker answers"
+    assert "the logs could not be asked: no broker answers" in err
+
+
+@pytest.mark.parametrize("name", ["", "a/folder/that/is/not/there/o.html", "--verify", "/dev/null"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_starts(
+    made_report: list[JobReport], called: Called, tmp_path: Path, name: str
+) -> None:
+    where = name if name.startswith(("-", "/")) else str(tmp_path / name)
+    code, _, err = called("--out", where)
+    assert code == 64
+    assert "--out" in err
+
+
+def test_the_file_is_required(made_report: list[JobReport], called: Called) -> None:
+    code, _, err = called()
+    assert code == 64
+    assert "--out" in err
+
+
+def test_a_table_for_each_topic_has_to_be_named(
+    made_report: list[JobReport], called: Called, tmp_path: Path
+) -> None:
+    code, _, err = called("--out", str(tmp_path / "o.html"), "--set", "sink.table=lake/{topic}")
+    assert code == 64
+    assert "a report is about one table" in " ".join(err.split())
