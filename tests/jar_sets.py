@@ -54,6 +54,8 @@ TEST_JARS = by_name(
             "org.apache.rocketmq:rocketmq-client:5.0.0",
         ),
     ),
+    # A proxy, and the protocol of its clients.
+    JarSet("rocketmq-proxy-5.5.0", ("org.apache.rocketmq:rocketmq-proxy:5.5.0",)),
     # A schema registry with all its dependencies, which its own list does not name.
     JarSet(
         "apicurio-2.6.13",
