@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from rangeland.clock import wall_ms
+from rangeland.cluster_access.backend_choice import BrokerGroupIO
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.routes import MASTER, TopicRoute, read_route
 from rangeland.errors import Unreachable
+from rangeland.groups.backend import GroupBackend
+from rangeland.groups.rocketmq.group_backend import open_backend
 from rangeland.job import Job
 from rangeland.model import AtOffset, AtTime, Bounds, Earliest, Latest, Partition
 from rangeland.planning.bound_resolution import RangeRequest, resolve
@@ -64,6 +69,14 @@ def wait_until_it_acts(cluster: RocketmqCluster, topic: str) -> None:
         time.sleep(0.2)
 
 
+def wait_until_stored(cluster: RocketmqCluster, topic: str) -> None:
+    """Until the offset of a group is in the master's file, which it outlives."""
+    path = cluster.store() / "config" / "consumerOffset.json"
+    cluster.process().wait_until(
+        lambda: path.exists() and topic in path.read_text(), "the group's offset to be stored"
+    )
+
+
 def reach_states(cluster: RocketmqCluster, topic: str, until: Any) -> list[str]:
     source = {"dialect": "rocketmq", "servers": cluster.servers, "topics": [topic]}
     document = {
@@ -76,6 +89,23 @@ def reach_states(cluster: RocketmqCluster, topic: str, until: Any) -> list[str]:
     return [partition.state for partition in reached.partitions]
 
 
+@contextmanager
+def backend_of(cluster: RocketmqCluster) -> Iterator[GroupBackend]:
+    backend = open_backend(BrokerGroupIO(settings_of(cluster)))
+    try:
+        yield backend
+    finally:
+        backend.close()
+
+
+def change_offset(cluster: RocketmqCluster, queue: Partition, offset: int) -> int | None:
+    """What a group's offset is after it was to be changed."""
+    group = f"group-{queue.topic}"
+    with backend_of(cluster) as backend:
+        backend.commit(group, {queue: offset})
+        return backend.offsets(group, (queue,))[queue]
+
+
 def test_a_slave_that_acts_for_its_master_is_waited_for_not_believed(
     acting: RocketmqCluster, topic: str
 ) -> None:
@@ -84,8 +114,11 @@ def test_a_slave_that_acts_for_its_master_is_waited_for_not_believed(
     produce(acting.address(), topic, first)
     wait_for_slave(acting, topic, len(first))
     settings = settings_of(acting, no_progress_ms=3_000)
+    queue = Partition(topic, 0, BROKER)
     assert not log_of(settings, topic).leader.is_replica
     acting.kill(SLAVE)
+    assert change_offset(acting, queue, 200) == 200
+    wait_until_stored(acting, topic)
     produce(acting.address(), topic, late)
     whole = log_of(settings, topic)
     time.sleep(0.05)  # so that a time is after all messages
@@ -95,7 +128,7 @@ def test_a_slave_that_acts_for_its_master_is_waited_for_not_believed(
     wait_until_it_acts(acting, topic)
 
     survey = look(settings, topics=(topic,), times_ms=(now_ms,))
-    alone = survey.logs[Partition(topic, 0, BROKER)]
+    alone = survey.logs[queue]
     assert (str(alone.leader.address), alone.leader.replica_ids) == (
         acting.address(SLAVE),
         (MASTER,),
@@ -117,14 +150,21 @@ def test_a_slave_that_acts_for_its_master_is_waited_for_not_believed(
     until = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat()
     assert reach_states(acting, topic, until) == ["waiting"]
 
-    # A task: before, at and after the slave's end.
-    for start in (0, 300, 450):
-        with pytest.raises(Unreachable, match="got no further"):
-            read([slice_of(whole, start)], settings)
-    assert read([slice_of(alone)], settings).values == first
+    # A group: the slave does not have its offset, and the master would not get one from it.
+    with ThreadPoolExecutor() as pool:
+        changed = pool.submit(change_offset, acting, queue, 300)
+        # A task: before, at and after the slave's end.
+        for start in (0, 300, 450):
+            with pytest.raises(Unreachable, match="got no further"):
+                read([slice_of(whole, start)], settings)
+        assert read([slice_of(alone)], settings).values == first
+        with pytest.raises(Unreachable, match="broker-a has no master"):
+            changed.result()
 
     acting.restart()
     back = log_of(settings, topic)
     assert (str(back.leader.address), back.leader.is_replica) == (acting.address(), False)
     assert read([slice_of(whole)], settings).values == first + late
     assert reach_states(acting, topic, until) == ["idle"]
+    with backend_of(acting) as backend:
+        assert backend.offsets(f"group-{topic}", (queue,)) == {queue: 200}
