@@ -80,7 +80,7 @@ class TopicRoute:
             is_replica=numbers[0] != MASTER or broker in self.may_be_acting,
         )
 
-    def acting(self, masters: Mapping[str, Address | None]) -> frozenset[str]:
+    def acting_brokers(self, masters: Mapping[str, Address | None]) -> frozenset[str]:
         """The brokers whose number 0 may be an acting master, and is not among the registered
         ``masters``."""
         at = {broker: self.brokers[broker][1].get(MASTER) for broker in self.may_be_acting}

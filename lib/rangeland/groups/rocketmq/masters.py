@@ -146,7 +146,7 @@ class MasterBrokers:
         )
 
     def _learn(self, route: TopicRoute, seed: Address) -> TopicRoute:
-        acting = route.acting(self._registered(seed)) if route.may_be_acting else ()
+        acting = route.acting_brokers(self._registered(seed)) if route.may_be_acting else ()
         for broker, (_, addresses) in route.brokers.items():
             self._addresses[broker] = _as_slaves(addresses) if broker in acting else addresses
         return route
