@@ -45,6 +45,17 @@ TEST_JARS = by_name(
             "org.slf4j:slf4j-reload4j:1.7.36",
         ),
     ),
+    # Its brokers look for times in another way than those since 5.1.1.
+    JarSet(
+        "rocketmq-5.0.0",
+        (
+            "org.apache.rocketmq:rocketmq-namesrv:5.0.0",
+            "org.apache.rocketmq:rocketmq-broker:5.0.0",
+            "org.apache.rocketmq:rocketmq-client:5.0.0",
+        ),
+    ),
+    # A proxy, and the protocol of its clients.
+    JarSet("rocketmq-proxy-5.5.0", ("org.apache.rocketmq:rocketmq-proxy:5.5.0",)),
     # A schema registry with all its dependencies, which its own list does not name.
     JarSet(
         "apicurio-2.6.13",

@@ -8,7 +8,8 @@ import functools
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -122,19 +123,38 @@ def clients_command(home: Path, *arguments: str, options: Sequence[str] = ()) ->
 
 def run_clients(*arguments: str, options: Sequence[str] = ()) -> list[list[str]]:
     """Upstream's clients: what they print, as fields of lines."""
-    home = temporary_directory("rangeland-rocketmq-clients-")
-    command = clients_command(home, *arguments, options=options)
-    environment = os.environ | {"LC_ALL": "C.UTF-8"}
+    with _temporary_home("rangeland-rocketmq-clients-") as home:
+        printed = _printed_by(clients_command(home, *arguments, options=options))
+    return [line.split("\t")[1:] for line in printed.splitlines() if line.startswith("@\t")]
+
+
+def run_admin(cluster: RocketmqCluster, command: str, *arguments: str) -> str:
+    """Upstream's tool for administrators, ``mqadmin``: what it prints. It also ends normally where
+    it reports a failure."""
+    with _temporary_home("rangeland-rocketmq-admin-") as home:
+        java = [find_java(), "-Xmx128m", *SMALL_JVM, f"-Djava.io.tmpdir={home}"]
+        java += [f"-Duser.home={home}", f"-Drocketmq.home.dir={home}", "-cp", class_path(_JARS)]
+        main = "org.apache.rocketmq.tools.command.MQAdminStartup"
+        return _printed_by([*java, main, command, *arguments, "-n", cluster.servers[0]])
+
+
+@contextmanager
+def _temporary_home(prefix: str) -> Iterator[Path]:
+    home = temporary_directory(prefix)
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-            env=environment,
-        )
+        yield home
     finally:
         remove_directory(home)
+
+
+def _printed_by(command: Sequence[str]) -> str:
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+        env=os.environ | {"LC_ALL": "C.UTF-8"},
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    return [line.split("\t")[1:] for line in done.stdout.splitlines() if line.startswith("@\t")]
+    return done.stdout

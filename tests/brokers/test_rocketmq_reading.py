@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from rangeland.dialects.rocketmq import messages as m
+from rangeland.dialects.rocketmq.topic_types import COMPACTED, FOR_BATCHES, has_attribute
 from rangeland.errors import BadRecord, JobFileError, RangeLost, Unreachable
 from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.loss import Action
@@ -112,6 +113,30 @@ def test_a_time_of_a_queue_without_messages_is_its_end(
     rocketmq.create_topic(topic, 1, ["broker-a"])
     survey = look(settings_of(rocketmq), topics=(topic,), times_ms=(5, 1 << 45))
     assert set(survey.lookups.for_times.values()) == {0}
+
+
+@pytest.mark.parametrize(("name", "value"), [COMPACTED, FOR_BATCHES])
+def test_whether_a_topic_is_compacted_or_for_batches_never_changes(
+    rocketmq: RocketmqCluster, topic: str, name: str, value: str
+) -> None:
+    """Otherwise messages that had only been deleted could count as compacted."""
+    ordinary, special = topic, f"{topic}-special"
+    rocketmq.create_topic(ordinary, 1, ["broker-a"])
+    rocketmq.create_topic(special, 1, ["broker-a"], attributes=f"+{name}={value}")
+    with RocketmqClient(rocketmq.address()) as client:
+        for changed, attributes in (
+            (ordinary, f"+{name}={value}"),
+            (special, f"-{name}"),
+            (special, f"+{name}={'DELETE' if name == 'cleanup.policy' else 'SimpleCQ'}"),
+        ):
+            refused = client.ask(m.create_topic(changed, 1, attributes), check=False)
+            assert "unchangeable" in refused.remark
+        client.ask(m.create_topic(special, 2))  # the other settings can be changed
+        shown = [
+            has_attribute(client.ask(m.topic_config(each)), name, value)
+            for each in (ordinary, special)
+        ]
+    assert shown == [False, True]
 
 
 # --- what is read -----------------------------------------------------------------------

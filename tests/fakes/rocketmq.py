@@ -29,7 +29,9 @@ Strange = Callable[[m.RemotingRequest], "Reply | Exception | None"]
 @dataclass
 class Cluster:
     """``queues`` of each broker by topic. ``members`` of a broker's address: connection to
-    client id and language. ``may_make_groups`` is autoCreateSubscriptionGroup."""
+    client id and language. ``may_make_groups`` is autoCreateSubscriptionGroup.
+    ``has_acting_masters``: slaves act for masters that are not there. ``read_only``: brokers that
+    nobody may write to."""
 
     queues: dict[str, dict[str, int]] = field(
         default_factory=lambda: {"orders": {"broker-a": 2, "broker-b": 2}}
@@ -41,6 +43,8 @@ class Cluster:
     locks: dict[tuple[str, Partition], tuple[str, int]] = field(default_factory=dict)
     may_make_groups: bool = True
     masters: dict[str, Address] = field(default_factory=lambda: dict(MASTERS))
+    has_acting_masters: bool = False
+    read_only: set[str] = field(default_factory=set)
     clock_ms: int = 0
 
     def io(self, name: str) -> FakeGroupIO:
@@ -69,7 +73,8 @@ class Cluster:
 
     def answer(self, name: str, address: Address, request: m.RemotingRequest) -> Reply:
         if address in SEEDS:
-            return self._route(request.fields["topic"])
+            is_list = request.code == m.ALL_BROKERS
+            return self._brokers() if is_list else self._route(request.fields["topic"])
         if address not in {*self.masters.values(), *SLAVES.values()}:
             raise Unreachable(f"{address} could not be connected to", why="refused")
         said = json.loads(bytes(request.body) or b"{}")
@@ -102,10 +107,36 @@ class Cluster:
         brokers = []
         for name in queues:
             at = {"0": str(self.masters[name])} if name in self.masters else {}
-            at |= {"1": str(SLAVES[name])} if name in SLAVES else {}
-            brokers.append({"brokerName": name, "cluster": "c", "brokerAddrs": at})
-        listed = [{"brokerName": b, "readQueueNums": n} for b, n in queues.items()]
+            acts = self.has_acting_masters and name not in self.masters
+            at |= {"0" if acts else "1": str(SLAVES[name])} if name in SLAVES else {}
+            data = {"brokerName": name, "cluster": "c", "brokerAddrs": at}
+            brokers.append(data | {"enableActingMaster": self.has_acting_masters})
+        listed = [
+            {"brokerName": b, "readQueueNums": n, "perm": 6 if self._is_writable(b) else 4}
+            for b, n in queues.items()
+        ]
         return 0, {}, {"brokerDatas": brokers, "queueDatas": listed}
+
+    def _is_writable(self, broker: str) -> bool:
+        return broker in self.masters and broker not in self.read_only
+
+    def _brokers(self) -> Reply:
+        names = {*self.masters, *SLAVES}
+        by_number = {"0": self.masters, "1": SLAVES}
+        return (
+            0,
+            {},
+            {
+                "brokerAddrTable": {
+                    name: {
+                        "brokerAddrs": {
+                            n: str(at[name]) for n, at in by_number.items() if name in at
+                        }
+                    }
+                    for name in names
+                }
+            },
+        )
 
     def _makes(self, group: str) -> bool:
         if self.may_make_groups:

@@ -9,7 +9,7 @@ import pytest
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import ClusterView, TopicView
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.errors import RangeLost
+from rangeland.errors import MissingRequirement, RangeLost
 from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.leader_judgement import (
     OTHER_TOPIC_MS,
@@ -245,6 +245,16 @@ def test_a_partition_that_a_replica_serves_is_not_unreachable() -> None:
     assert found.leaders == leaders
     assert found.unreachable.keys() == {unlisted, leaderless}
     assert found.unknown == frozenset()
+
+
+def test_a_topic_that_cannot_be_read_at_all_ends_the_run_and_is_not_without_a_leader() -> None:
+    code = "STATIC_TOPIC: its queues are on several brokers"
+    topic = TopicView("t", ErrorMeaning.UNSUPPORTED, code)
+    found = judge_metadata(ClusterView((B1,), {"t": topic}), [P], [])
+    failed = judge_leader(state_of(), SKIPPING, NOW, found)
+    assert isinstance(failed, Fail)
+    assert isinstance(failed.error, MissingRequirement)
+    assert failed.error.why == code
 
 
 def leader_seen(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.dialects.rocketmq.messages import RemotingRequest
+from rangeland.dialects.rocketmq.messages import ALL_BROKERS, RemotingRequest
 from rangeland.errors import (
     AccessDenied,
     Conflict,
@@ -21,7 +21,7 @@ from rangeland.groups.rocketmq.client_ids import client_id
 from rangeland.groups.rocketmq.group_backend import open_backend
 from rangeland.groups.rocketmq.masters import PATIENCE_MS
 from rangeland.model import Partition
-from tests.fakes.rocketmq import MASTERS, SEEDS, Cluster, FakeGroupIO
+from tests.fakes.rocketmq import MASTERS, SEEDS, SLAVES, Cluster, FakeGroupIO
 
 A0, A1, B0, B1 = ALL = tuple(
     Partition("orders", number, broker) for broker in MASTERS for number in range(2)
@@ -88,6 +88,33 @@ def test_offsets_without_a_reachable_master_are_unreachable() -> None:
     io.strange = lambda _: Unreachable("no connection", why="refused")
     with pytest.raises(Unreachable, match="that has topic orders: names-a:1"):
         backend.offsets("g", ALL)
+
+
+def test_a_slave_that_acts_for_its_master_is_not_asked_for_offsets_nor_given_any() -> None:
+    """It lacks those that the master has got since, and the master may not take those of it."""
+    cluster, io, backend = a_backend(Cluster(has_acting_masters=True))
+    backend.commit("g", {A0: 5})
+    del cluster.masters["broker-a"]
+    for call in (lambda: backend.offsets("g", ALL), lambda: backend.commit("g", {A0: 6})):
+        with pytest.raises(Unreachable, match="broker-a has no master"):
+            call()
+    assert SLAVES["broker-a"] not in {address for address, _ in io.asked}
+    cluster.masters["broker-a"] = MASTERS["broker-a"]
+    assert backend.offsets("g", (A0,)) == {A0: 5}
+
+
+@pytest.mark.parametrize("lists_brokers", [True, False])
+def test_the_master_of_a_topic_that_nobody_may_write_to_is_told_from_an_acting_one(
+    lists_brokers: bool,
+) -> None:
+    cluster, io, backend = a_backend(Cluster(has_acting_masters=True, read_only={"broker-a"}))
+    cluster.offsets["g", A0] = 5
+    if lists_brokers:
+        assert backend.offsets("g", (A0,)) == {A0: 5}
+        return
+    io.strange = lambda r: Unreachable("gone") if r.code == ALL_BROKERS else None
+    with pytest.raises(Unreachable, match="broker-a has no master"):
+        backend.offsets("g", (A0,))
 
 
 def test_an_offset_that_is_not_a_number_is_a_protocol_error() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from rangeland.dialects.cluster_values import ClusterView
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.fetch.replica_choice import ReadMode, Sender
-from rangeland.fetch.slice_failures import rest_lost_observation
+from rangeland.fetch.slice_failures import refused_error, rest_lost_observation
 from rangeland.fetch.slice_state import Fail, Observation, SliceEvent, SliceState, Suspicion
 from rangeland.loss import LossKind
 from rangeland.model import Address, Leader, Partition
@@ -39,6 +39,8 @@ class FoundLeaders:
     broker could be asked at all."""
     answered_by: Address | None = None
     """The broker that answered, if it was a single one."""
+    unsupported: Mapping[Partition, str] = field(default_factory=dict)
+    """Partitions that this client cannot read from any broker, each with the reason."""
 
 
 def judge_metadata(
@@ -54,7 +56,10 @@ def judge_metadata(
     unreachable = {p: why for p in unled if (why := absent.why_unreachable(p))}
     unnamed = [p for p in partitions if p not in leaders and p not in unreachable]
     unknown = frozenset(p for p in unnamed if _is_unknown(view, p))
-    return FoundLeaders(leaders, unknown, unreachable, view.answered_by)
+    topics = view.topics.values()
+    reasons = {t.name: t.code_name for t in topics if t.meaning is ErrorMeaning.UNSUPPORTED}
+    unsupported = {p: reasons[p.topic] for p in unnamed if p.topic in reasons}
+    return FoundLeaders(leaders, unknown, unreachable, view.answered_by, unsupported)
 
 
 def _is_unknown(view: ClusterView, partition: Partition) -> bool:
@@ -150,6 +155,9 @@ def judge_leader(
     partition does not exist, this is believed only if it is still so at the deadline."""
     partition = state.slice.partition
     leader = found.leaders.get(partition)
+    if partition in found.unsupported:
+        reason = found.unsupported[partition]
+        return Fail(refused_error(state, ErrorMeaning.UNSUPPORTED, reason))
     if leader is None and partition in found.unknown:
         evidence = "the cluster no longer names this partition"
         suspicion = state.suspicion_of(LossKind.VANISHED, evidence, now_ms)

@@ -24,11 +24,13 @@ from rangeland.dialects.rocketmq.messages import (
 )
 from rangeland.dialects.rocketmq.routes import MASTER, read_route
 from rangeland.errors import Unreachable, UsageError
+from rangeland.model import Address
 from rangeland.testing.clusters import LocalCluster
 from rangeland.testing.ports import free_ports, take
 from rangeland.testing.processes import Process
 from rangeland.testing.rocketmq_clients import RocketmqClient
 from rangeland.testing.server_command import java_command, write_settings
+from rangeland.untrusted import parse_address
 
 COMMIT_LOG_BYTES = 4 << 20
 SLAVE = "-slave"
@@ -231,13 +233,14 @@ class RocketmqCluster(LocalCluster[str]):
 
     def _wait_for_route(self, process: Process, server: str, topic: str, name: str) -> None:
         broker, number = _identity(name)
+        address = parse_address(self.address(name))  # a slave may act under number 0
         process.wait_until(
-            lambda: number in self._route(server, topic).get(broker, ()),
+            lambda: self._route(server, topic).get(broker, {}).get(number) == address,
             f"{name} to be registered for {topic} at {server}",
         )
 
-    def _route(self, server: str, topic: str) -> dict[str, list[int]]:
-        """The numbers of the brokers that a name server lists for a topic, by broker name."""
+    def _route(self, server: str, topic: str) -> dict[str, dict[int, Address]]:
+        """The brokers that a name server lists for a topic, by name and number."""
         try:
             with RocketmqClient(self.address(server)) as client:
                 response: RemotingResponse = client.ask(route(topic), check=False)
@@ -245,7 +248,7 @@ class RocketmqCluster(LocalCluster[str]):
             return {}
         if response.code != SUCCESS:
             return {}
-        return {name: list(at) for name, (_, at) in read_route(response.body).brokers.items()}
+        return {name: at for name, (_, at) in read_route(response.body).brokers.items()}
 
 
 def _identity(name: str) -> tuple[str, int]:

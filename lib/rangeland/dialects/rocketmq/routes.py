@@ -80,6 +80,12 @@ class TopicRoute:
             is_replica=numbers[0] != MASTER or broker in self.may_be_acting,
         )
 
+    def acting_brokers(self, masters: Mapping[str, Address | None]) -> frozenset[str]:
+        """The brokers whose number 0 may be an acting master, and is not among the registered
+        ``masters``."""
+        at = {broker: self.brokers[broker][1].get(MASTER) for broker in self.may_be_acting}
+        return frozenset(broker for broker, address in at.items() if address != masters.get(broker))
+
     @property
     def has_static_numbers(self) -> bool:
         """Whether the topic is static, and some queue does not have the number of its place at its

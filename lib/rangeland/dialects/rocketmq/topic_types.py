@@ -22,7 +22,7 @@ from rangeland.untrusted import JsonFields, Unreadable
 
 COMPACTED: Final = ("cleanup.policy", "COMPACTION")
 FOR_BATCHES: Final = ("queue.type", "BatchCQ")
-"""Attributes of topics. Neither changes once the topic exists."""
+"""Attributes of topics. Brokers refuse to change them once the topic exists."""
 
 
 class TopicTypes:

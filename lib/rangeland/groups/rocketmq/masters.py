@@ -2,8 +2,9 @@
 
 Name servers list brokers and their addresses. A master that does not answer is looked up again, and
 a busy one is asked again, until the caller's patience is over; then it is ``Unreachable``. Slaves
-only receive heartbeats: an offset that is written to a slave stays there. All I/O goes through the
-``GroupIO``.
+only receive heartbeats: an offset that is written to a slave stays there. That includes a slave
+that acts for its master (``routes``): it may lack the group's latest offsets, and the master may
+not take over those that are written to it. All I/O goes through the ``GroupIO``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import REQUEST_NOT_SUPPORTED, SUCCESS, error_code_of
-from rangeland.dialects.rocketmq.routes import MASTER, TopicRoute, read_route
+from rangeland.dialects.rocketmq.routes import MASTER, TopicRoute, read_brokers, read_route
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.grouping import group_by
 from rangeland.groups import backend
@@ -24,6 +25,7 @@ from rangeland.model import Address, Partition
 
 PATIENCE_MS: Final = 10_000
 """How long a master may be down or busy before a request fails."""
+FIRST_SLAVE: Final = 1
 _REMEDIES: Final = {
     "NO_PERMISSION": "grant the user of source.security SUB on the group {group} and the topics",
     "SUBSCRIPTION_GROUP_NOT_EXIST": "create the group {group}, or let the brokers do it"
@@ -126,7 +128,7 @@ class MasterBrokers:
                 all_answer = False
                 continue
             if response.code == SUCCESS:
-                return self._learn(read_route(response.body))
+                return self._learn(read_route(response.body), seed)
             code = error_code_of(response.code)
             if response.code != REQUEST_NOT_SUPPORTED:  # which a broker answers
                 codes.add(code)
@@ -143,10 +145,19 @@ class MasterBrokers:
             tried=failures,
         )
 
-    def _learn(self, route: TopicRoute) -> TopicRoute:
+    def _learn(self, route: TopicRoute, seed: Address) -> TopicRoute:
+        acting = route.acting_brokers(self._registered(seed)) if route.may_be_acting else ()
         for broker, (_, addresses) in route.brokers.items():
-            self._addresses[broker] = addresses
+            self._addresses[broker] = _as_slaves(addresses) if broker in acting else addresses
         return route
+
+    def _registered(self, seed: Address) -> Mapping[str, Address | None]:
+        """The masters that are registered at a name server; none if it does not list them."""
+        try:
+            response: m.RemotingResponse = self.io.ask(seed, BrokerRequest(m.all_brokers()))
+        except Unreachable:
+            return {}
+        return read_brokers(response.body) if response.code == SUCCESS else {}
 
     def _master(self, broker: str, topic: str) -> Address:
         if broker not in self._addresses:
@@ -161,6 +172,12 @@ class MasterBrokers:
                 topic=topic,
             )
         return addresses[MASTER]
+
+
+def _as_slaves(addresses: Mapping[int, Address]) -> Mapping[int, Address]:
+    """The addresses of a broker for whose master a slave acts. The slave's own number, which the
+    route does not show, is the lowest: 1 is either that or free."""
+    return {number or FIRST_SLAVE: address for number, address in addresses.items()}
 
 
 def queue_of(request: m.RemotingRequest | m.Pull) -> Partition:
