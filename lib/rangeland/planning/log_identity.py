@@ -9,7 +9,7 @@ log ends.
 been elected since. Otherwise it returns a question, and judges again with the answer: the ends and
 epochs of the uncertain logs and, if topics have no ids, fingerprints of each log from before the
 reading and from now. If several drivers share a plan, there are fingerprints from before each of
-them read its part. ``landing/execution/final_log_check`` asks.
+them read its part. ``survey/log_comparison`` asks.
 """
 
 from __future__ import annotations
