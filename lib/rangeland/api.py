@@ -78,7 +78,8 @@ class FrozenPlan:
         settings = replace(look_up_read_settings(self.job), row_format=self.preview.row_format)
         if rate := self.job.limits.broker_bytes_per_second:
             settings = replace(settings, rates=shared_rates(tasks, parallelism_of(spark), rate))
-        return plan_frame(spark, tasks, look_up_cleanup(self.job, settings, topics))
+        settings = look_up_cleanup(self.job, settings, topics)
+        return plan_frame(spark, tasks, settings, plan=self.plan)
 
     def apply(self, spark: SparkSession, progress: Progress | None = None) -> RunResult:
         """Lands exactly this plan. Raises Conflict if the plan no longer applies."""

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
+from rangeland.errors import Conflict
 from rangeland.loss import DecidedLoss
 from rangeland.model import Counts, Isolation, LogState, Partition, Range
 from rangeland.planning.incarnation import LogMark
@@ -171,12 +172,15 @@ class QuarantinedRange:
     ``isolation`` and ``tags`` are those of the landing that put it there: the job's may differ
     now."""
 
-    VIEW = "*batch decodes why"
+    VIEW = "*batch decodes why gone_files?=missing_files"
 
     batch: QuarantinedBatch
     isolation: Isolation
     why: str
     tags: tuple[str, ...] = ()
+    gone_files: tuple[str, ...] | None = None
+    """None if the quarantine has its bytes. Otherwise the gone files that may have had them; none
+    if somebody has removed the rows from the quarantine."""
 
     @property
     def read_filter(self) -> ReadFilter:
@@ -186,6 +190,10 @@ class QuarantinedRange:
     @property
     def decodes(self) -> bool:
         return not self.why
+
+    @property
+    def has_bytes(self) -> bool:
+        return self.gone_files is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +207,15 @@ class RedriveResult(JsonResult):
     still_quarantined: tuple[QuarantinedRange, ...]
     seconds: float
     done: RunResult | None = None
+
+    @property
+    def without_bytes(self) -> tuple[QuarantinedRange, ...]:
+        """The ranges that only the log can still give."""
+        return tuple(one for one in self.still_quarantined if not one.has_bytes)
+
+    @property
+    def exit_code(self) -> int:
+        return Conflict.exit_code if self.without_bytes else 0
 
     def to_json(self) -> dict[str, Any]:
         first = RESULT_JSON.write(self) if self.done is None else self.done.to_json()

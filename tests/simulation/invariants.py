@@ -95,6 +95,7 @@ class Judge:
         self.table = table
         self.checks: Counter[str] = Counter()
         self._ledger = f"{self.table}/_rangeland/ledger"
+        self._quarantine = f"{self.table}/_rangeland/quarantine"
         self._events: dict[str, list[dict[str, Any]]] = {}
         self._rows: dict[str, list[Row]] = {}
         self._numbers: dict[tuple[object, ...], dict[int, int]] = {}
@@ -190,6 +191,7 @@ class Judge:
         self._check_landed(rows, landed, ledger.losses)
         self._check_brought_back(rows, ledger.losses, landed)
         self._check_losses(ledger.losses)
+        self._check_quarantine(ledger.losses, transactions)
         self._check_checkpoint(landed, ledger, transactions.get(JOB, 0))
 
     def _check_replacements(self, ledger: LedgerRows) -> None:
@@ -472,6 +474,26 @@ class Judge:
             raise Violation("evidence", f"nothing was damaged: {error}")
 
     # --- losses and the end ---------------------------------------------------------------
+
+    def _check_quarantine(
+        self, losses: Sequence[dict[str, Any]], transactions: Mapping[str, int]
+    ) -> None:
+        """What has landed as quarantined has its bytes there."""
+        names = ("application", "sequence", "topic", "partition", "from_offset", "until_offset")
+        promised = {
+            tuple(loss[name] for name in names)
+            for loss in losses
+            if loss["plan"] and loss["action"] == "quarantine"
+            if transactions.get(loss["application"], 0) >= loss["sequence"]
+        }
+        if not promised:
+            return
+        self.checks["quarantine"] += 1
+        version = self._tables.newest(self._quarantine)
+        paths = [f"{self._quarantine}/{path}" for path in (version.files if version else ())]
+        rows = (row for path in paths for row in self._store.files[path].rows)
+        if left := promised - {tuple(row[name] for name in names) for row in rows}:
+            raise Violation("quarantine", f"has no bytes of {min(left)}")
 
     def _check_losses(self, losses: Sequence[dict[str, Any]]) -> None:
         """What the ledger calls lost has happened to that log, whatever the policy does."""

@@ -25,7 +25,6 @@ from rangeland.errors import (
 from rangeland.job import Job
 from rangeland.loss import Action, LossKind
 from rangeland.model import Counts, Partition
-from rangeland.planning.loss_errors import QuarantinedBytesGone
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.queries.verify_and_find import verify
@@ -69,8 +68,8 @@ def is_proved(lake: TypedLake, job: Any) -> bool:
     return not (found.audit.holes or found.audit.duplicates or found.audit.unknown_rows)
 
 
-def redriven(lake: TypedLake, job: Any) -> Any:
-    return lake.alone(lambda spark: redrive(job, spark, NoProgress()))
+def redriven(lake: TypedLake, job: Any, **options: bool) -> Any:
+    return lake.alone(lambda spark: redrive(job, spark, NoProgress(), **options))
 
 
 def width(lake: TypedLake, places: list[Place]) -> int:
@@ -219,8 +218,10 @@ def test_a_run_goes_on_if_bytes_in_quarantine_are_gone(stage: Stage) -> None:
     (warning,) = lands_what_is_new(lake, lax)
     assert "was given up" in warning
     assert "the quarantine has no bytes of orders/0 [1, 2)" in warning
-    with pytest.raises(Conflict, match="the quarantine has no bytes of"):
-        redriven(lake, lax)
+    left = redriven(lake, lax)
+    (gone,) = left.without_bytes
+    assert (gone.batch.range.interval, gone.gone_files) == ((1, 2), ())
+    assert (left.done.state, left.exit_code) == ("nothing", Conflict.exit_code)
 
 
 @pytest.mark.parametrize("step", ["store.read", "store.open", "task.start", "task.end"])
@@ -276,9 +277,13 @@ def test_what_no_broker_serves_now_is_not_called_lost(stage: Stage) -> None:
     assert lake.places() == [("orders", 0, 0), ("orders", 1, 0)]
 
 
-def lose_quarantine_file(lake: TypedLake) -> str:
+def quarantine_files(lake: TypedLake) -> list[str]:
     folder = TablePath.parse(TABLE).child(FOLDER).key
-    (name,) = (name for name in lake.store.files if name.startswith(f"{folder}/part-"))
+    return [name for name in lake.store.files if name.startswith(f"{folder}/part-")]
+
+
+def lose_quarantine_file(lake: TypedLake) -> str:
+    (name,) = quarantine_files(lake)
     del lake.store.files[name]
     return name
 
@@ -290,8 +295,61 @@ def test_a_file_of_the_quarantine_that_is_gone_is_no_reason_to_try_again(stage: 
     (warning,) = lands_what_is_new(lake, lax)
     assert "was given up" in warning
     assert "the quarantine has no bytes of orders/0 [1, 2)" in warning
-    with pytest.raises(QuarantinedBytesGone, match="the quarantine has no bytes of"):
-        redriven(lake, lax)
+    left = redriven(lake, lax)
+    (gone,) = left.without_bytes
+    assert (gone.batch.range.interval, gone.decodes) == ((1, 2), False)
+    assert (left.done.state, left.exit_code) == ("nothing", Conflict.exit_code)
+
+
+def two_in_quarantine_of_which_one_is_gone(stage: Stage) -> tuple[TypedLake, Job, str]:
+    """Offset 1, whose file is gone, and offset 2."""
+    lake, strict, lax = one_in_quarantine(stage)
+    name = lose_quarantine_file(lake)
+    lake.produce("orders", [BAD])
+    (found,) = lake.land(strict)
+    assert found.counts == Counts(quarantined=1)
+    return lake, lax, name.rpartition("/")[2]
+
+
+def test_a_file_of_the_quarantine_that_is_gone_keeps_nothing_else_there(stage: Stage) -> None:
+    lake, lax, name = two_in_quarantine_of_which_one_is_gone(stage)
+    before = redriven(lake, lax, dry_run=True)
+    (gone,) = before.without_bytes
+    assert [(one.batch.range.interval, one.decodes) for one in before.still_quarantined] == [
+        ((1, 2), False),
+        ((2, 3), True),
+    ]
+    assert before.exit_code == Conflict.exit_code
+    assert gone.gone_files == (name,)
+    assert name in gone.why
+    assert "the field id is missing" in gone.batch.reason
+
+    after = redriven(lake, lax)
+    assert (after.done.landed, after.still_quarantined) == (1, (gone,))
+    assert after.exit_code == Conflict.exit_code
+    assert lake.places() == [("orders", 0, 0), ("orders", 2, 0)]
+    assert is_proved(lake, lax)
+
+
+def test_what_is_gone_from_the_quarantine_is_landed_from_the_log(stage: Stage) -> None:
+    lake, lax, _ = two_in_quarantine_of_which_one_is_gone(stage)
+    found = redriven(lake, lax, from_log=True)
+    assert (found.done.landed, found.still_quarantined, found.exit_code) == (2, (), 0)
+    assert lake.places() == [("orders", offset, 0) for offset in range(3)]
+    assert is_proved(lake, lax)
+
+
+def test_what_is_gone_from_quarantine_and_log_is_not_called_landed(stage: Stage) -> None:
+    lake, lax, _ = two_in_quarantine_of_which_one_is_gone(stage)
+    lake.cluster.topics["orders"].logs[0].expire(2)
+    found = redriven(lake, lax, from_log=True)
+    (gone,) = found.still_quarantined
+    assert gone.batch.range.interval == (1, 2)
+    assert (found.done.landed, found.exit_code) == (1, Conflict.exit_code)
+    (note,) = found.done.warnings
+    assert note.startswith("orders/0 [1, 2) is expired")
+    assert note.endswith("it stays in quarantine")
+    assert lake.places() == [("orders", 0, 0), ("orders", 2, 0)]
 
 
 def test_a_store_that_does_not_say_whether_a_quarantine_file_is_gone_is_tried_again(

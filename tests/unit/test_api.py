@@ -47,7 +47,9 @@ def read_plan(
 ) -> tuple[Plan, list[Any]]:
     """The plan of a job with these sections, and the settings with which a frame of it is read."""
     read: list[Any] = []
-    monkeypatch.setattr(api, "plan_frame", lambda spark, tasks, settings: read.append(settings))
+    monkeypatch.setattr(
+        api, "plan_frame", lambda spark, tasks, settings, plan: read.append(settings)
+    )
     spark = cast(Any, SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)))
     source = {"servers": ["b:1"], "topics": ["orders"]}
     document = {"job": "hourly", "source": source, "range": {"from": "earliest"}}

@@ -154,6 +154,22 @@ def test_a_backfill_does_not_end_by_time_where_only_a_replica_ends(
         resolved(request(lower, AtTime(9)), REPLICA, times=times)
 
 
+@pytest.mark.parametrize("lower", [AtOffset(120), GroupOffset("far")])
+def test_a_backfill_that_begins_after_the_end_of_a_replica_may_be_tried_again(lower: Bound) -> None:
+    """The replica may only lag: its leader may have these offsets, and a record that late."""
+    groups: dict[tuple[Partition, str], int | None] = {(P0, "far"): 120}
+    known: Any = {"times": TIMES, "groups": groups}
+    with pytest.raises(Unreachable, match=r"^t/0 cannot be read now") as caught:
+        resolved(request(lower, AtTime(9)), REPLICA, **known)
+    assert "the log ends at 100" in caught.value.why
+    held = resolved(request(lower, AtTime(9), unreachable=Action.HOLD), REPLICA, **known).held
+    assert lost(held) == [(0, 100, 120, LossKind.UNREACHABLE)]
+    # The end is known, or the leader says where the log ends.
+    for upper, of_leader in ((AtTime(6), REPLICA), (AtTime(9), log())):
+        with pytest.raises(JobFileError, match="after its end"):
+            resolved(request(lower, upper), of_leader, **known)
+
+
 @pytest.mark.parametrize(
     ("lower", "upper", "expected"),
     [

@@ -184,8 +184,10 @@ def test_a_brokers_response_above_the_limit_names_the_field_that_raises_it() -> 
     with peer(young(length_of(limit + 1))) as address:
         connection = BrokerConnection(address, KAFKA, settings_of(address, max_answer_bytes=limit))
         before = pa.total_allocated_bytes()
-        with pytest.raises(JobFileError, match=r"1048577 bytes.*source\.max_answer_bytes"):
+        with pytest.raises(JobFileError, match=r"1048577 bytes.*source\.max_answer_bytes") as e:
             connection.call(METADATA)
+        assert e.value.why == "source.max_answer_bytes allows 1048576"
+        assert e.value.do.startswith("set source.max_answer_bytes to 1048577 or more if")
         assert pa.total_allocated_bytes() - before <= AHEAD_BYTES
 
 

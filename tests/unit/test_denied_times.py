@@ -93,8 +93,8 @@ def test_a_hidden_latest_record_is_judged_by_the_first_record_found_near_the_end
     times: dict[int, RecordTime | None] = {}
     assert judge_denial(busy, times) == FirstRecord(LEADER, 10, 1_000)
     times[10] = RecordTime(0)
-    for first in (999, 996, 984):
-        assert judge_denial(busy, times) == FirstRecord(LEADER, first, 1_000)
+    for first, until in ((999, 1_000), (996, 999), (984, 996)):
+        assert judge_denial(busy, times) == FirstRecord(LEADER, first, until)
         times[first] = None
     assert judge_denial(busy, times | {936: RecordTime(TIME - 1)}) is None
     late = OffsetResult(ErrorMeaning.RETRY, f"{CONTRADICTION} 936 or later", None)
@@ -102,13 +102,31 @@ def test_a_hidden_latest_record_is_judged_by_the_first_record_found_near_the_end
 
 
 def test_a_hidden_latest_record_is_not_ruled_out_where_no_record_is_found_near_the_end() -> None:
-    busy = replace(log(end=100_000, latest=None), latest_is_hidden=True)
+    busy = replace(log(end=10_000_000, latest=None), latest_is_hidden=True)
     times: dict[int, RecordTime | None] = {10: RecordTime(0)}
+    until = busy.end_offset
     while isinstance(asked := judge_denial(busy, times), FirstRecord):
-        assert asked.until_offset == 100_000
+        assert asked.until_offset == until  # nothing is read twice
+        until = asked.from_offset
         times[asked.from_offset] = None
     assert asked == UNREAD
-    assert len(times) < 10
+    assert until == 10_000_000 - 4**10
+    assert len(times) < 15
+
+
+@pytest.mark.parametrize("time_ms", [TIME, TIME - 1])
+def test_a_record_before_a_huge_aborted_transaction_is_found_in_a_few_steps(time_ms: int) -> None:
+    busy = replace(log(end=1_000_000, latest=None), latest_is_hidden=True)
+    last_record = busy.end_offset - 50_000
+    times: dict[int, RecordTime | None] = {10: RecordTime(0)}
+    while isinstance(asked := judge_denial(busy, times), FirstRecord):
+        is_found = asked.from_offset <= last_record < asked.until_offset
+        times[asked.from_offset] = RecordTime(time_ms) if is_found else None
+        # Beyond a thousand offsets, reading ends after so many bytes.
+        assert (asked.max_responses is None) == (asked.from_offset >= busy.end_offset - 1024)
+    is_late = asked is not None and asked.code_name.startswith(CONTRADICTION)
+    assert is_late == (time_ms == TIME)
+    assert len(times) == 10
 
 
 def test_a_log_with_one_record_and_a_hidden_latest_one_is_judged_by_that_record() -> None:

@@ -37,6 +37,7 @@ from rangeland.planning.log_identity import Changed, FinalJudgement, Fingerprint
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.slice_receipt import Receipt
+from rangeland.survey import log_comparison
 from rangeland.zookeeper import broker_registry
 from tests.fakes.landing import landing_context
 from tests.unit import test_landing_target
@@ -307,9 +308,9 @@ def changes_in(
 ) -> list[Partition] | str:
     """The partitions that have lost something since both were read up to 100, or what is said of
     another change."""
-    monkeypatch.setattr(final_log_check, "batch_checksums", lambda *about: dict(now))
+    monkeypatch.setattr(log_comparison, "batch_checksums", lambda *about: dict(now))
     monkeypatch.setattr(final_log_check, "ConnectionPool", lambda cluster: brokers)
-    monkeypatch.setattr(final_log_check, "LAGGING_S", 0)
+    monkeypatch.setattr(log_comparison, "LAGGING_S", 0)
     ranges = tuple(Range(p, 0, 100) for p in TWO)
     both = replace(plan(), ranges=ranges, checkpoint={p: LogMark(100) for p in TWO})
     receipts = [Receipt(i, p, 0, 100, Counts(landed=100)) for i, p in enumerate(TWO)]
@@ -393,9 +394,9 @@ def test_a_log_is_asked_again_for_its_bytes_by_whoever_leads_now(
         asked.append(dict(leaders))
         return {p: 7 for p, leader in leaders.items() if leader.address == TWO[p]}
 
-    monkeypatch.setattr(final_log_check, "batch_checksums", checksums)
+    monkeypatch.setattr(log_comparison, "batch_checksums", checksums)
     monkeypatch.setattr(final_log_check, "ConnectionPool", lambda cluster: brokers)
-    monkeypatch.setattr(final_log_check, "RESURVEY_POLL_S", 0)
+    monkeypatch.setattr(log_comparison, "RESURVEY_POLL_S", 0)
     slices = (Slice(0, NEAR, 0, 100, leader=TWO[NEAR]), Slice(1, FAR, 0, 100, leader=TWO[NEAR]))
     both = replace(plan(), ranges=tuple(Range(p, 0, 100) for p in TWO), slices=slices)
     settings = ReadSettings(brokers.settings)

@@ -12,9 +12,9 @@ from rangeland.cluster_settings import ClusterSettings
 from rangeland.dataframe import datasource, frozen_plan
 from rangeland.errors import Conflict, RangeLost, Unreachable, UsageError
 from rangeland.job import Job
-from rangeland.landing.execution import final_log_check
 from rangeland.logging_setup import current_settings
 from rangeland.model import AbsentPartitions, Address, Cluster, Leader, LogState, Partition, Survey
+from rangeland.survey import log_comparison
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
 B1 = Address("b", 1)
@@ -104,7 +104,7 @@ def test_the_tasks_of_a_frame_together_keep_to_the_rate_of_the_job(survey: dict[
 @pytest.fixture
 def planned(survey: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The JSON of a plan, as `rangeland plan --json` prints it. The cluster is the same later."""
-    monkeypatch.setattr(final_log_check, "SurveyAttempt", lambda *_: ClusterNow(survey))
+    monkeypatch.setattr(log_comparison, "SurveyAttempt", lambda *_: ClusterNow(survey))
     plan, _ = frozen_plan.freeze(job_of())
     return {**plan.to_json(), "hash": plan.hash, "table": "t"}
 

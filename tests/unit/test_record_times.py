@@ -73,8 +73,10 @@ class Broker:
             )
         return tuple(data)
 
-    def times(self, *partitions: Partition, first: int = 0, until: int = END) -> Any:
-        wanted = {p: FirstRecord(Leader(B1), first, until) for p in partitions}
+    def times(
+        self, *partitions: Partition, first: int = 0, until: int = END, most: int | None = None
+    ) -> Any:
+        wanted = {p: FirstRecord(Leader(B1), first, until, most) for p in partitions}
         return confirmed_times(cast(ConnectionPool, self), wanted)
 
 
@@ -87,6 +89,17 @@ def test_a_record_behind_a_segment_without_any_is_found() -> None:
     broker = Broker({P: {0: markers(0, 3), 3: markers(3, 5), 5: rows(5)}})
     assert broker.times(P) == {P: AT}
     assert [x[0] for x in broker.asked] == [0, 0, 3, 3, 5]
+
+
+@pytest.mark.parametrize(("most", "found"), [(2, {}), (3, {P: AT})])
+def test_a_record_behind_more_than_may_be_read_has_no_result(most: int, found: object) -> None:
+    broker = Broker({P: {0: markers(0, 3), 3: markers(3, 5), 5: rows(5)}})
+    assert broker.times(P, most=most) == found
+
+
+def test_a_partition_that_a_full_response_leaves_empty_has_used_up_nothing() -> None:
+    broker = Broker({P: {0: rows(0)}, Q: {0: rows(0)}}, full=True)
+    assert broker.times(P, Q, most=1) == {P: AT, Q: AT}
 
 
 def test_a_log_of_markers_alone_has_no_record() -> None:

@@ -73,6 +73,21 @@ def test_the_quarantine_shows_what_is_there_why_and_whether_it_decodes() -> None
     assert "2.0 KiB" in text
 
 
+def test_bytes_that_are_gone_are_told_with_their_offsets_and_files() -> None:
+    gone = replace(kept("its bytes are gone"), gone_files=("part-1", "part-2"))
+    result = RedriveResult("orders", "lake/orders", (kept(), gone, gone), 1.0)
+    text = rendered(render_redrive(result))
+    assert "the quarantine no longer has the bytes of 20 offsets" in text
+    assert text.count("part-1") == text.count("part-2") == 1
+    assert "rangeland redrive JOB.yaml --from-log" in text
+    told = result.to_json()["quarantine"]
+    assert [one.get("missing_files") for one in told] == [None, *[["part-1", "part-2"]] * 2]
+    assert result.exit_code == 73
+    no_file = RedriveResult("orders", "lake/orders", (replace(gone, gone_files=()),), 1.0)
+    assert no_file.exit_code == 73
+    assert no_file.to_json()["quarantine"][0]["missing_files"] == []
+
+
 def test_an_empty_quarantine_is_said() -> None:
     result = RedriveResult("orders", "lake/orders", (), 1.0)
     assert "Nothing is in quarantine" in rendered(render_redrive(result))

@@ -21,7 +21,15 @@ from rangeland.model import (
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.slice_receipt import RangeResult
-from rangeland.query_results import CheckedItem, CheckResult, GroupStatus, PartitionStatus, Status
+from rangeland.query_results import (
+    CheckedItem,
+    CheckResult,
+    Finding,
+    FindState,
+    GroupStatus,
+    PartitionStatus,
+    Status,
+)
 from rangeland.results import FinishedBy, PlanPreview, PlanToFinish, RunResult
 
 P0 = Partition("orders", 0)
@@ -207,3 +215,9 @@ def test_a_check_that_found_something_has_the_keys_of_an_error() -> None:
     assert found["exit"] == 75
     assert found.items() >= error_json(problem).items()
     assert "error" not in CheckResult("orders", findings[1:]).to_json()
+
+
+def test_only_a_row_that_is_missing_makes_find_fail() -> None:
+    """An offset that has not landed may land with the next run: its state says so."""
+    codes = {state: Finding(P0, 7, state).exit_code for state in FindState}
+    assert codes == {state: 66 if state is FindState.HOLE else 0 for state in FindState}

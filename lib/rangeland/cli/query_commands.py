@@ -205,7 +205,8 @@ def find(
 ) -> None:
     """Show which run landed an offset, when, from which leader, and in which file it is.
 
-    Exit 66 if its row should be in the table but is missing. Asks no broker.
+    Exit 66 if its row should be in the table but is missing; otherwise 0, even if the offset has
+    not landed. Scripts find what became of it in the field "state" of --json. Asks no broker.
 
     \b
     Examples:

@@ -46,7 +46,8 @@ def redrive(
     continues after it. A later version may be able to decode them, or a new leader may have an
     undamaged copy. With `policy.undecodable: quarantine` it stores records that do not fit the
     schema: correct the schema in the job file first. Anything that still cannot be decoded stays in
-    quarantine; nothing is landed twice.
+    quarantine; nothing is landed twice. Exit 73 if the quarantine has lost bytes: everything else
+    is landed, and these offsets are named.
 
     \b
     Examples:

@@ -1,5 +1,5 @@
-"""Surveys a job's cluster. All surveys of a job are taken here, except for the final check of a
-plan (``landing/execution/final_log_check``).
+"""Surveys a job's cluster. All surveys of a job are taken here, except for those that confirm the
+logs of a plan (``survey/log_comparison``).
 
 This puts together what a survey needs: connections, and the backend of the groups whose offsets are
 requested. If a registry knows the topics, a pattern is matched against its list.

@@ -250,9 +250,9 @@ class BrokerConnection:
         limit = self._settings.max_answer_bytes
         return JobFileError(
             f"{self.address} announced a response of {length} bytes",
-            why=f"the limit is {limit}",
-            do="raise source.max_answer_bytes if the topic has batches of that size; otherwise "
-            "this is not a broker, or its data is damaged",
+            why=f"source.max_answer_bytes allows {limit}",
+            do=f"set source.max_answer_bytes to {length} or more if the topic has batches of that "
+            "size; if it does not, the response was damaged on the way: run again",
             broker=str(self.address),
             length=length,
             max_answer_bytes=limit,

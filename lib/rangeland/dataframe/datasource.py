@@ -31,7 +31,7 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings, configure, current_settings
 from rangeland.model import Slice
 from rangeland.planning.plan import Plan, contradiction
-from rangeland.spark.plan_frames import frame_batches
+from rangeland.spark.plan_frames import checked_batches
 from rangeland.spark.task_context import configure_task
 from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable, decimal, parse_json
 
@@ -119,7 +119,7 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Task)
         configure_task(self._logging)
-        return frame_batches(partition.slices, self._settings)
+        return checked_batches(self._plan, partition.slices, self._settings)
 
 
 def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ReadSettings, int]:

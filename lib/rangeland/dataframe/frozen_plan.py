@@ -22,7 +22,7 @@ from rangeland.fetch.log_lines import log_loss
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
-from rangeland.landing.execution.final_log_check import FinalLogCheck
+from rangeland.landing.execution.plan_cluster_check import check_plan_is_of_source
 from rangeland.loss import Action, DecidedLoss
 from rangeland.model import Slice
 from rangeland.planning.job_position import JobPosition
@@ -147,14 +147,13 @@ def freeze(job: Job, plan: Plan | None = None, min_tasks: int = 1) -> tuple[Plan
 
 
 def _check_is_of_source(job: Job, plan: Plan, settings: ReadSettings) -> None:
-    """Raises Conflict unless the plan is for the job's dialect and cluster: the same offsets are
-    other records elsewhere."""
+    """Raises Conflict unless the plan is for the job's dialect and cluster."""
     if plan.dialect != job.source.dialect:
         raise Conflict(
             f"the plan is for {plan.dialect}, and the source for {job.source.dialect}",
             do="give the option dialect, or the job, that the plan was made with",
         )
-    FinalLogCheck(job, lambda _: settings, tuple).check_plan_is_of_cluster(settings, plan)
+    check_plan_is_of_source(plan, job.source, settings)
 
 
 def _held_error(held: Sequence[DecidedLoss]) -> RangelandError:

@@ -35,6 +35,7 @@ from rangeland.landing.drafts.unfinished_plans import (
     step_for_draft,
 )
 from rangeland.landing.execution.committer import CommittedPlan, PlanCommitter
+from rangeland.landing.execution.plan_cluster_check import check_plan_is_of_source
 from rangeland.landing.execution.plan_ending import has_landed_by_now
 from rangeland.landing.execution.run_summary import result_of_plans
 from rangeland.landing.execution.shared_reader_interface import SharedReader
@@ -43,6 +44,7 @@ from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.table_adoption import adopt_table
 from rangeland.landing.target.job_history import EnteredPlan
+from rangeland.landing.target.ledger_history import landed_clusters
 from rangeland.landing.target.loss_records import losses_in
 from rangeland.landing.target.table_warnings import store_warning
 from rangeland.loss import DecidedLoss
@@ -247,7 +249,10 @@ class LandingSteps:
         job = self._context.job
         position = self._context.target.history.position(plan.application)
         check_still_current(plan, unfinished, position)
-        self.reader.log_check.check_plan_is_of_cluster(look_up_read_settings(job), plan)
+        view = self._context.target.ledger.view
+        check_plan_is_of_source(
+            plan, job.source, look_up_read_settings(job), lambda: landed_clusters(view)
+        )
         self._planner.check_still_there(plan)
         is_own_run = job.is_own_run(plan)
         notes = plaintext_secret_warnings(job)

@@ -8,12 +8,14 @@ have passed, and the next survey shows whether it is back.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rangeland import patterns
 from rangeland.loss import Loss, LossKind
-from rangeland.model import AtTime, FromCheckpoint, Partition, Survey
+from rangeland.model import AtTime, Bound, FromCheckpoint, LogState, Partition, Survey
+from rangeland.planning.incarnation import is_known
 from rangeland.wording import utc_time
 
 if TYPE_CHECKING:
@@ -114,24 +116,31 @@ def as_lagging_replica(loss: Loss) -> Loss:
     return replace(loss, kind=LossKind.UNREACHABLE, evidence=evidence)
 
 
-def unknown_ends(request: RangeRequest, survey: Survey) -> list[Loss]:
-    """The ends of ranges by time, made unreachable where a replica has no record that late: its
-    leader may have older ones that the replica lacks. Only a range that begins at the checkpoint
-    may end too early, since the next run continues from that end; records that any other range
-    missed would be in no range."""
+def is_end_unknown(upper: Bound, survey: Survey, log: LogState) -> bool:
+    """Whether a range ends by time, and only a replica can be asked, which has no record that late:
+    its leader may have older ones that the replica lacks."""
+    if not log.leader.is_replica or not isinstance(upper, AtTime):
+        return False
+    at_time = survey.lookups.for_times.get((log.partition, upper.time_ms))
+    return at_time is None or at_time >= log.end_offset
+
+
+def unknown_ends(request: RangeRequest, survey: Survey, known: Sequence[Loss]) -> list[Loss]:
+    """The ends of ranges by time, made unreachable where they are unknown. Only a range that begins
+    at the checkpoint may end too early, since the next run continues from that end; records that
+    any other range missed would be in no range. Left out where ``known`` losses say that the
+    replica lacks the beginning, too."""
     losses = []
     for partition, log in sorted(survey.logs.items()):
         lower, upper = request.from_bounds.of(partition), request.until_bounds.of(partition)
-        if not log.leader.is_replica or lower is None or isinstance(lower, FromCheckpoint):
+        if upper is None or lower is None or isinstance(lower, FromCheckpoint):
             continue
-        if not isinstance(upper, AtTime):
-            continue
-        at_time = survey.lookups.for_times.get((partition, upper.time_ms))
-        if at_time is None or at_time >= log.end_offset:
+        if isinstance(upper, AtTime) and is_end_unknown(upper, survey, log):
             evidence = f"no record at or after {utc_time(upper.time_ms)} on {log.leader.address}"
             end = log.end_offset
-            loss = Loss(partition, end, end, LossKind.UNREACHABLE, evidence)
-            losses.append(as_lagging_replica(loss))
+            loss = as_lagging_replica(Loss(partition, end, end, LossKind.UNREACHABLE, evidence))
+            of_partition = [x for x in known if x.partition == partition]
+            losses += [] if is_known(loss, of_partition) else [loss]
     return losses
 
 

@@ -30,6 +30,7 @@ from rangeland.planning.absent_partitions import (
     absent_partition_losses,
     as_lagging_replica,
     as_open_transaction,
+    is_end_unknown,
     unknown_ends,
     with_confirmation,
 )
@@ -100,8 +101,7 @@ def resolve(
     not read them, begin where that run would have begun. ``overwritten`` are losses of landed
     offsets that a survey of the checkpoint does not show.
 
-    Raises JobFileError for a request that makes no sense.
-    """
+    Raises JobFileError for a request that makes no sense."""
     covered = position.covered
     absent = absent_partition_losses(request, survey, position)
     _check_range_partitions_exist(request, survey, {loss.partition for loss in absent})
@@ -118,7 +118,7 @@ def resolve(
             return ResolvedRequest((), failing=resolved)
         ranges.append(resolved[0])
         losses += _uncovered_losses(resolved[1], log.leader.topic_id, covered)
-    losses += (*absent, *overwritten, *unknown_ends(request, survey))
+    losses += (*absent, *overwritten, *unknown_ends(request, survey, losses))
     notes = _expiry_notes(begins, survey, ranges, covered)
     notes += _inexact_notes(begins, request.until_bounds, survey, ranges)
     losses = [with_confirmation(loss, survey) for loss in losses]
@@ -166,8 +166,8 @@ def _resolve_one(
     log: LogState,
     lower: Bound | None,
 ) -> tuple[Range, list[Loss]] | FailingLosses | None:
-    """The range of one log, with its losses: those since the checkpoint, and those outside what the
-    log has. None if the request leaves its partition out."""
+    """The range of one log, with its losses, since the checkpoint and outside what the log has.
+    None if the request leaves its partition out."""
     mark: LogMark | None = None
     upper = request.until_bounds.of(log.partition)
     if lower is None or upper is None:
@@ -186,7 +186,7 @@ def _resolve_one(
         _check_entry_begins(bound, survey, log)
     from_offset = _resolve_bound(lower, survey, log)
     until_offset = _resolve_bound(upper, survey, log)
-    if from_offset > until_offset:
+    if from_offset > until_offset and not is_end_unknown(upper, survey, log):
         _check_from_is_not_after_until(log, lower, upper, from_offset, until_offset, mark)
     last = until_offset if isinstance(upper, AtOffset) else from_offset
     outside = losses_outside(log, from_offset, until_offset, last)

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rangeland.loss import Loss, LossKind
 from rangeland.model import Partition, Survey
 from rangeland.planning.incarnation import LogMark, may_be_behind
-from rangeland.planning.plan_draft import PlanDraft
+
+if TYPE_CHECKING:
+    # Tasks compare logs, and need nothing that drafts need.
+    from rangeland.planning.plan_draft import PlanDraft
 
 LAGGING_S = 10
 """How long a new leader's high watermark may lag before its log counts as too short."""

@@ -9,7 +9,7 @@ log ends.
 been elected since. Otherwise it returns a question, and judges again with the answer: the ends and
 epochs of the uncertain logs and, if topics have no ids, fingerprints of each log from before the
 reading and from now. If several drivers share a plan, there are fingerprints from before each of
-them read its part. ``landing/execution/final_log_check`` asks.
+them read its part. ``survey/log_comparison`` asks.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class LogEvidence:
 
     leaders: Mapping[Partition, Leader]
     absent: AbsentPartitions
-    fingerprints_before: Fingerprints
-    """Fingerprints from before the logs were read."""
-    compared_at: Mapping[Partition, int]
+    fingerprints_before: Fingerprints | None
+    """Fingerprints from before the logs were read; None if bytes are not compared."""
+    compared_at: Mapping[Partition, int] = field(default_factory=dict)
     """The offset in each log at which fingerprints are taken."""
     survey: Survey | None = None
     leader_has_time: bool = True
@@ -179,21 +179,23 @@ def _judge_survey(
     if losses:
         return Changed({loss: survey.logs[loss.partition].leader.epoch for loss in losses})
     nameless = {p: log for p, log in survey.logs.items() if marks[p].topic_id is None}
-    if not nameless:
+    if not nameless or evidence.fingerprints_before is None:
         return Unchanged()
     if (fingerprints := evidence.fingerprints) is None:
         return AskFingerprints({p: log.leader for p, log in nameless.items()})
-    return _judge_bytes(nameless, fingerprints, evidence)
+    return _judge_bytes(nameless, evidence.fingerprints_before, fingerprints, evidence)
 
 
 def _judge_bytes(
-    logs: Mapping[Partition, LogState], fingerprints: Fingerprints, evidence: LogEvidence
+    logs: Mapping[Partition, LogState],
+    before: Fingerprints,
+    fingerprints: Fingerprints,
+    evidence: LogEvidence,
 ) -> FinalJudgement:
     """The judgement by the present fingerprints of these logs, compared with those from before this
     driver read them, and from before each handed-in part was read."""
     compared_at = evidence.compared_at
     why_none = "its broker did not answer before it was read"
-    before = evidence.fingerprints_before
     judgement = _compare_bytes(logs, before, fingerprints, compared_at, why_none)
     for part in evidence.parts:
         if not isinstance(judgement, Unchanged):

@@ -85,7 +85,26 @@ def render_redrive(result: RedriveResult) -> RenderableType:
         f"{count_noun(len(result.still_quarantined), 'range')}, {number(ready)} can be decoded now"
     )
     parts += [Text(), table, Text(), Text(last, "bold")]
-    return Group(*parts)
+    return Group(*parts, *_without_bytes(result))
+
+
+def _without_bytes(result: RedriveResult) -> list[RenderableType]:
+    """What is gone from the quarantine, and what to do."""
+    ranges = [one.batch.range for one in result.without_bytes]
+    if not ranges:
+        return []
+    files = sorted({file for one in result.without_bytes for file in one.gone_files or ()})
+    width = sum(r.width for r in ranges)
+    heading = f"the quarantine no longer has the bytes of {count_noun(width, 'offset')}"
+    advice = (
+        "Restore the folder _rangeland/quarantine beside the table's files, or land what the log "
+        "still has: rangeland redrive JOB.yaml --from-log"
+    )
+    return [
+        *list_lines(heading, ranges, "bold red"),
+        *list_lines("files that are gone from the quarantine", files, "bold red"),
+        Text(advice, "bold"),
+    ]
 
 
 def _schema(schema: WriterSchema) -> str:

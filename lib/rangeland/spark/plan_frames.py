@@ -22,6 +22,7 @@ from rangeland.errors import Bug, RangelandError
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.model import Slice
+from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.spark.executor_tasks import TaskReceipts, logged_reading
 from rangeland.spark.task_context import with_task_logging
@@ -55,17 +56,24 @@ def plan_frame(
     settings: ReadSettings,
     receipts: Accumulator[ReceiptsBySlice] | None = None,
     quarantine: QuarantineWriterSettings | None = None,
+    plan: Plan | None = None,
 ) -> DataFrame:
     """The rows of all slices, with one Spark partition per task. Every action reads the same
     offsets again. ``receipts`` collects the receipts of slices that were read to their end;
-    ``quarantine`` receives bytes that cannot be decoded, if a policy quarantines them."""
+    ``quarantine`` receives bytes that cannot be decoded, if a policy quarantines them. ``plan``:
+    its logs are checked by each task, because nobody checks them afterwards."""
+    frozen_plan = None if plan is None else replace(plan, slices=())  # closures are sent to tasks
     frozen = [list(task) for task in tasks]
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for numbers in batches:
             for number in numbers.column(0).to_pylist():
                 with no_foreign_errors():
-                    yield from frame_batches(frozen[number], settings, receipts, quarantine)
+                    task = frozen[number]
+                    if frozen_plan is None:
+                        yield from frame_batches(task, settings, receipts, quarantine)
+                    else:
+                        yield from checked_batches(frozen_plan, task, settings)
 
     numbers = spark.range(0, len(frozen), 1, max(1, len(frozen)))
     rows = from_arrow_schema(typed_rows(settings.dialect, settings.row_format))
@@ -85,6 +93,33 @@ def frame_batches(
     if receipts is None:
         settings = replace(settings, policy=settings.policy.without_receipts())
     builder = TaskReceipts(slices, settings, quarantine)
+    yield from _batches(builder, slices, settings)
+    by_slice = {receipt.slice_index: receipt for receipt in builder.close()}
+    if receipts is not None:
+        receipts.add(by_slice)
+
+
+def checked_batches(
+    plan: Plan, slices: Sequence[Slice], settings: ReadSettings
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one task of a frame, as from ``frame_batches`` without receipts. The last batch
+    follows once the logs are known to be those of the plan: an action that takes all rows cannot
+    end without that."""
+    from rangeland.spark.frame_log_check import check_logs_are_planned
+
+    settings = replace(settings, policy=settings.policy.without_receipts())
+    builder = TaskReceipts(slices, settings, None)
+    held: list[pa.RecordBatch] = []
+    for batch in _batches(builder, slices, settings):
+        yield from held
+        held = [batch]
+    check_logs_are_planned(plan, settings, builder.close())
+    yield from held
+
+
+def _batches(
+    builder: TaskReceipts, slices: Sequence[Slice], settings: ReadSettings
+) -> Iterator[pa.RecordBatch]:
     try:
         with logged_reading(slices):
             for chunk in read_slices(slices, settings):
@@ -94,9 +129,6 @@ def frame_batches(
     except BaseException:
         builder.abort()
         raise
-    by_slice = {receipt.slice_index: receipt for receipt in builder.close()}
-    if receipts is not None:
-        receipts.add(by_slice)
 
 
 @contextmanager

@@ -27,6 +27,9 @@ class FirstRecord:
     leader: Leader
     from_offset: int
     until_offset: int
+    max_responses: int | None = None
+    """After how many responses without a record it is given up, if after any; each has at most
+    ``batch_fetch.SIZES``, or one larger batch."""
 
 
 class RecordTime(NamedTuple):
@@ -58,8 +61,9 @@ def confirmed_times(
     brokers: ConnectionPool, records: Mapping[Partition, FirstRecord]
 ) -> dict[Partition, RecordTime | None]:
     """The times of these records; None if the entries up to ``until_offset`` were read and have no
-    record. Records that could not be read are left out. A full response is empty for the last of
-    several partitions, so those are requested again as long as others get an answer."""
+    record. Records that could not be read, or were given up, are left out. A full response is empty
+    for the last of several partitions, so those are requested again as long as others get an
+    answer."""
     times: dict[Partition, RecordTime | None] = {}
     wanted = dict(records)
     while wanted:
@@ -69,12 +73,20 @@ def confirmed_times(
                 times[p] = x
             elif x.offset >= wanted[p].until_offset:
                 times[p] = None
-            else:
-                rest[p] = replace(wanted[p], from_offset=x.offset)
+            elif (left := _after_response(wanted[p], x)) is not None:
+                rest[p] = left
         if rest == wanted:
             break
         wanted = rest
     return times
+
+
+def _after_response(wanted: FirstRecord, seen: NoRecordBefore) -> FirstRecord | None:
+    """What is left to read; None if the record is given up."""
+    if seen.offset == wanted.from_offset:
+        return wanted
+    left = None if wanted.max_responses is None else wanted.max_responses - 1
+    return None if left == 0 else replace(wanted, from_offset=seen.offset, max_responses=left)
 
 
 def _read_times(

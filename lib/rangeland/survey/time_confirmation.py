@@ -22,8 +22,9 @@ high watermark. The broker is then asked again, until everything that was in the
 is replicated. If the latest record is still hidden then, the log is constantly being written to,
 and a record near the end of its readable part is judged instead: the last offsets may be
 transaction markers, or aborted or compacted records, so more and more of them are read until one
-has a record. If none is found, the broker is asked again. If one is found and is early, that does
-not prove that no other record after the first one is late.
+has a record: brokers return the bytes of aborted transactions, too, so reading ends after some of
+them. If none is found, the broker is asked again. If one is found and is early, that does not prove
+that no other record after the first one is late.
 
 A log without timestamps, or with all of its records in remote storage, has no latest record either,
 and is judged without it. Brokers before 3.0 read ``MAX_TIMESTAMP`` as an ordinary time before all
@@ -56,9 +57,15 @@ CONTRADICTION = (
     "that it has no record at or after that time, although its latest record is at offset"
 )
 
-OFFSETS_FROM_END = (1, 4, 16, 64, 256, 1024)
-"""How many offsets before the end of a log are read, one after the other, to find a record there.
-The one that is found is at most about four times as far from the end as the last one."""
+OFFSETS_FROM_END = tuple(4**n for n in range(11))
+"""From how many offsets before the end of a log on it is read, one after the other, to find a
+record there. The one that is found is at most about four times as far from the end as the last
+one."""
+NEAR_OFFSETS = 1024
+"""So many offsets are always read to the end."""
+FAR_RESPONSES = 8
+"""How many responses, of 4 MiB each, are read of the offsets before those in one step: aborted
+transactions of some 40 MiB, or of a million records, hide no earlier record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +134,16 @@ def _judge_near_end(
     log: DeniedLog, times: Mapping[int, RecordTime | None]
 ) -> OffsetResult | FirstRecord | None:
     """The judgement by the first record that is found near the end of a log."""
+    until = log.end_offset
     for count in OFFSETS_FROM_END:
         offset = max(log.start_offset, log.end_offset - count)
         if offset not in times:
-            return FirstRecord(log.leader, offset, log.end_offset)
+            max_responses = None if count <= NEAR_OFFSETS else FAR_RESPONSES
+            return FirstRecord(log.leader, offset, until, max_responses)
         if (record := times[offset]) is not None:
             late = OffsetResult(ErrorMeaning.RETRY, f"{CONTRADICTION} {offset} or later", None)
             return late if _is_late(log, record) else None
+        until = offset  # nothing from here on has a record
     return UNREAD
 
 

@@ -70,6 +70,11 @@ class Quarantine:
         """The paths of an outcome's quarantine files that are gone."""
         return gone_files(self.storage(), outcome.quarantine_files)
 
+    def gone_named_files(self) -> tuple[str, ...]:
+        """The paths of files that the quarantine names and that are gone."""
+        snapshot = self._delta.load(self.path)
+        return () if snapshot is None else gone_files(self.storage(), list(snapshot.files()))
+
     def commit(self, outcome: OutcomeEvent) -> None:
         """Commits an outcome's quarantine files, once; creates the table if it does not exist. The
         files of a later attempt replace those of an earlier one."""
@@ -78,7 +83,7 @@ class Quarantine:
             return
         snapshot = snapshot or self._delta.create(self.path, schema_json(SCHEMA))
         files = {file.path for file in outcome.quarantine_files}
-        start = f"part-{prefix_of(outcome.plan_hash)}-"
+        start = prefix_of(outcome.plan_hash)
         stale = []
         if outcome.attempt:
             of_plan = (f for f in snapshot.files() if f.path.startswith(start))

@@ -140,7 +140,7 @@ class QuarantineWriter:
         rows = self._rows.pop(index)
         self._sizes[index] = 0
         store, root = self._settings.table.open()
-        name = f"part-{prefix_of(self._settings.plan)}-{uuid.uuid4()}.zstd.parquet"
+        name = f"{prefix_of(self._settings.plan)}{uuid.uuid4()}.zstd.parquet"
         if has_folders(store):
             with as_own_errors(root):
                 store.create_dir(root, recursive=True)
@@ -189,4 +189,4 @@ def _structs(rows: pa.RecordBatch) -> pa.StructArray:
 
 def prefix_of(plan_hash: str) -> str:
     """The prefix of the names of a plan's files."""
-    return plan_hash[:12]
+    return f"part-{plan_hash[:12]}-"

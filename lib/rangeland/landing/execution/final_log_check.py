@@ -1,7 +1,8 @@
 """Checks, before an outcome is prepared, that the logs are still the ones that were planned.
 
-``planning.log_identity`` judges; this module asks its questions, and returns or raises what a
-judgement means for the plan. A log that no broker confirms counts as changed.
+``planning.log_identity`` judges, and ``survey.log_comparison`` asks its questions. This module
+returns or raises what a judgement means for the plan. A log that no broker confirms counts as
+changed.
 
 A plan whose logs have changed is read again by one driver alone, since the others' parts are from
 the logs as they were before. Its tasks are given no leaders, so they look them up first, and notice
@@ -11,24 +12,22 @@ the leader epoch of the records that were landed in their place; the next checkp
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from rangeland.connection.pool import ConnectionPool
-from rangeland.deadline import Deadline
-from rangeland.errors import Conflict, Unreachable
+from rangeland.errors import Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
+from rangeland.landing.execution.plan_cluster_check import (
+    KnownClusters,
+    check_plan_is_of_cluster,
+)
 from rangeland.loss import Loss
-from rangeland.model import Cluster, Leader, Partition
+from rangeland.model import Leader, Partition
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.lagging_ends import LAGGING_S, RESURVEY_POLL_S
 from rangeland.planning.log_identity import (
-    AskFingerprints,
-    AskSurvey,
     Changed,
     Deleted,
     FinalJudgement,
@@ -38,19 +37,13 @@ from rangeland.planning.log_identity import (
     PartRead,
     Unchanged,
     Unconfirmed,
-    judge_logs,
     marks_of,
     offsets_to_compare,
 )
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan
-from rangeland.planning.read_options import with_known_addresses
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.survey.batch_fetch import batch_checksums
-from rangeland.survey.cluster_survey import take_survey
-from rangeland.survey.metadata_lookup import ask_metadata
-from rangeland.survey.survey_attempt import SurveyAttempt
-from rangeland.survey.survey_request import SurveyRequest
+from rangeland.survey.log_comparison import attempt_for_marks, judge_finally, take_fingerprints
 from rangeland.survey.wanted_partitions import UnknownTopic
 
 
@@ -89,7 +82,7 @@ class FinalLogCheck:
         self,
         job: Job,
         settings_of: Callable[[Plan], ReadSettings],
-        known_clusters: Callable[[], Iterable[Cluster]],
+        known_clusters: KnownClusters,
     ) -> None:
         self._job = job
         self._settings_of = settings_of
@@ -108,7 +101,7 @@ class FinalLogCheck:
             return LogsBefore(plan, after=after)
         with ConnectionPool(settings.cluster) as brokers:
             offsets = _offsets_to_compare(brokers, plan)
-            return LogsBefore(plan, _take_fingerprints(brokers, leaders, offsets), after)
+            return LogsBefore(plan, take_fingerprints(brokers, leaders, offsets), after)
 
     def find_change(self, before: LogsBefore, receipts: Iterable[Receipt]) -> LogsChanged | None:
         """The change, if the plan should be read once more because a log has changed, or because no
@@ -168,13 +161,7 @@ class FinalLogCheck:
             tolerates_missing = numbered_per_broker or settings.policy.tolerates_missing_leaders
             try:
                 evidence = self._evidence_of_metadata(brokers, before, marks, tolerates_missing)
-                caught_up_by = Deadline(LAGGING_S)
-                while True:
-                    judgement = judge_logs(marks, evidence)
-                    if not isinstance(judgement, AskSurvey | AskFingerprints):
-                        return judgement
-                    answer = _ask(brokers, judgement, evidence, tolerates_missing)
-                    evidence = replace(answer, leader_has_time=not caught_up_by.has_passed)
+                return judge_finally(brokers, marks, evidence, tolerates_missing)
             except UnknownTopic as error:
                 raise _unknown_log_error(error.what) from error
 
@@ -186,81 +173,15 @@ class FinalLogCheck:
         tolerates_missing: bool,
     ) -> LogEvidence:
         """The evidence from metadata. Raises Conflict if the metadata is another cluster's."""
-        attempt = SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing))
+        attempt = attempt_for_marks(brokers, marks, tolerates_missing)
         attempt.find_leaders()
-        self._check_is_of_cluster(before.plan, attempt.cluster())
+        cluster = self._job.source.name_cluster(attempt.cluster())
+        check_plan_is_of_cluster(before.plan, cluster, self._known_clusters)
         metadata = attempt.partitions
         offsets = _offsets_to_compare(brokers, before.plan)
         return LogEvidence(
             metadata.reachable, metadata.absent, before.fingerprints, offsets, parts=before.parts
         )
-
-    def check_plan_is_of_cluster(self, settings: ReadSettings, plan: Plan) -> None:
-        """Raises Conflict if a plan was made for a cluster other than the job's."""
-        marks = {r.partition: LogMark(r.until_offset, r.topic_id) for r in plan.ranges}
-        if plan.cluster is None or not marks:
-            return
-        with ConnectionPool(settings.cluster) as brokers:
-            tolerates_missing = settings.policy.tolerates_missing_leaders
-            attempt = SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing))
-            with suppress(UnknownTopic):
-                attempt.find_leaders()
-            self._check_is_of_cluster(plan, attempt.cluster())
-
-    def _check_is_of_cluster(self, plan: Plan, surveyed: Cluster) -> None:
-        cluster = self._job.source.name_cluster(surveyed)
-        planned_for = plan.cluster
-        if cluster is None or planned_for is None or not cluster.is_other(planned_for):
-            return
-        if not with_known_addresses(cluster, [*self._known_clusters(), planned_for]).is_other(
-            planned_for
-        ):
-            return
-        raise Conflict(
-            f"the plan {plan.id} belongs to another cluster",
-            why=f"it was made for the cluster {planned_for}, and source leads to {cluster} now",
-            do="apply it to that cluster, or make a new plan; if it is the same cluster, say so "
-            f"with `source.cluster: {planned_for.id or planned_for.addresses[0]}`",
-        )
-
-
-def _ask(
-    brokers: ConnectionPool,
-    question: AskSurvey | AskFingerprints,
-    evidence: LogEvidence,
-    tolerates_missing: bool,
-) -> LogEvidence:
-    """The evidence, completed with the answer to a question."""
-    match question:
-        case AskSurvey(uncertain):
-            if evidence.survey is not None:
-                time.sleep(RESURVEY_POLL_S)
-            survey = take_survey(brokers, _request_for_marks(uncertain, tolerates_missing))
-            return replace(evidence, survey=survey)
-        case AskFingerprints(leaders):
-            now = _take_fingerprints(brokers, leaders, evidence.compared_at)
-            return replace(evidence, fingerprints=now)
-
-
-def _take_fingerprints(
-    brokers: ConnectionPool, leaders: Mapping[Partition, Leader], offsets: Mapping[Partition, int]
-) -> dict[Partition, int | None]:
-    """Calls ``batch_checksums``; for a while, looks up leaders again if they do not answer."""
-    checksums = batch_checksums(brokers, leaders, offsets)
-    deadline = Deadline(LAGGING_S)
-    while (unanswered := leaders.keys() - checksums.keys()) and not deadline.has_passed:
-        time.sleep(RESURVEY_POLL_S)
-        with suppress(Unreachable):
-            topics = sorted({p.topic for p in unanswered})
-            view = ask_metadata(brokers, topics, brokers.settings.seeds)
-            current_leaders = {
-                p: leader
-                for topic in view.topics.values()
-                for p, leader in topic.leaders.items()
-                if p in unanswered
-            }
-            checksums |= batch_checksums(brokers, current_leaders, offsets)
-    return checksums
 
 
 def _offsets_to_compare(brokers: ConnectionPool, plan: Plan) -> dict[Partition, int]:
@@ -272,20 +193,4 @@ def _unknown_log_error(what: str) -> Unreachable:
         what,
         why="it is unknown whether all of it was read from one log; nothing is committed",
         do="run again: the next run decides what happened to it",
-    )
-
-
-def _request_for_marks(
-    marks: Mapping[Partition, LogMark], tolerates_missing: bool
-) -> SurveyRequest:
-    topics = tuple(sorted({p.topic for p in marks}))
-    only: dict[str, list[int | str]] = {topic: [] for topic in topics}
-    for p in marks:
-        only[p.topic].append(f"{p.broker}-{p.number}" if p.broker else p.number)
-    return SurveyRequest(
-        topics,
-        partitions=only,
-        known=frozenset(topics),
-        checkpoint=dict(marks),
-        tolerates_missing_leaders=tolerates_missing,
     )

@@ -19,7 +19,9 @@ from rangeland.cluster_access.registry_lookup import schemas_of
 from rangeland.cluster_settings import ClusterSettings
 from rangeland.decode.payload.schema_ids.confluent_framing import count_schema_ids
 from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
+from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
+from rangeland.delta.quarantine.quarantine_writer import prefix_of
 from rangeland.errors import BadRecord
 from rangeland.fetch.quarantine_reading import decodable
 from rangeland.fetch.read_settings import ReadSettings
@@ -47,6 +49,7 @@ from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.policy import Policy
 from rangeland.results import QuarantinedRange, ReadFilter
 from rangeland.schema_registry.registry_settings import LONG_AGO
+from rangeland.wording import count_noun
 
 PLAN_BYTES = 64 << 20
 """The maximum number of kept bytes per plan, since they are sent to its tasks."""
@@ -63,7 +66,7 @@ READ_ON = Policy(
 
 def quarantined_ranges(context: LandingContext) -> list[QuarantinedRange]:
     """All batches that the job has in quarantine, in the order of the log, after trying to decode
-    each. Raises QuarantinedBytesGone if bytes are gone."""
+    each. Those whose bytes are gone are among them."""
     return sorted(_try_batches(context), key=lambda one: one.batch.range)
 
 
@@ -86,8 +89,30 @@ def _try_batches(context: LandingContext) -> Iterator[QuarantinedRange]:
                 )
                 yield QuarantinedRange(without_bytes, isolation, why, tags)
     if remaining:
-        plan_id, where = min(remaining, key=str)
-        raise _no_bytes_error(where, why=f"{plan_id} put them there")
+        gone_files = target.quarantine.gone_files()
+        for key in sorted(remaining, key=str):
+            yield from _without_bytes(requests[key], gone_files)
+
+
+def _without_bytes(
+    request: _RedriveRequest, gone_files: Sequence[str]
+) -> Iterator[QuarantinedRange]:
+    """The parts of a range whose bytes the quarantine no longer has. Of ``gone_files``, these are
+    the ones that its plan has written; if there are none, OPTIMIZE may have moved its bytes to
+    any of them."""
+    event = request.event
+    prefix = prefix_of(event.plan_hash)
+    files = tuple(f for f in gone_files if f.startswith(prefix)) or tuple(gone_files)
+    why = "its bytes are gone from the quarantine"
+    if files:
+        why += f" with {', '.join(files[:2])}"
+        why += f" and {count_noun(len(files) - 2, 'more file')}" if len(files) > 2 else ""
+    reason = event.loss.evidence
+    isolation, tags = request.read_filter
+    for where in request.ranges:
+        nothing = DamagedBytes(b"", (), reason)
+        batch = QuarantinedBatch(where, event.application, event.sequence, reason, "", 0, nothing)
+        yield QuarantinedRange(batch, isolation, why, tags, files)
 
 
 def quarantined_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, set[int]]:
@@ -111,6 +136,8 @@ def quarantined_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, 
 class _RedriveRequest:
     ranges: tuple[Range, ...]
     read_filter: ReadFilter
+    event: LossEvent
+    """The loss with which they were quarantined."""
 
 
 def _ranges_in_force(job: Job, history: JobHistory) -> dict[tuple[PlanId, Range], _RedriveRequest]:
@@ -129,7 +156,7 @@ def _ranges_in_force(job: Job, history: JobHistory) -> dict[tuple[PlanId, Range]
         for event in history.losses(planned.plan_id):
             if event.loss.action is Action.QUARANTINE:
                 where = event.loss.range
-                requests[planned.plan_id, where] = _RedriveRequest((where,), read_filter)
+                requests[planned.plan_id, where] = _RedriveRequest((where,), read_filter, event)
     return {key: request for key, request in requests.items() if request.ranges}
 
 
@@ -272,16 +299,11 @@ def settings_of(context: LandingContext, plan: Plan) -> ReadSettings:
         by_slice |= {s.index: batch.quarantined_bytes for s in inside(batch.range)}
     for s in slices:
         if s.index not in by_slice:
-            raise _no_bytes_error(s)
+            raise QuarantinedBytesGone(
+                f"the quarantine has no bytes of {s}",
+                do="restore the folder _rangeland/quarantine beside the table's files",
+            )
     return _decode_settings(context, by_slice, plan.isolation, plan.tags)
-
-
-def _no_bytes_error(where: Range | Slice, why: str = "") -> QuarantinedBytesGone:
-    return QuarantinedBytesGone(
-        f"the quarantine has no bytes of {where}",
-        why=why,
-        do="restore the folder _rangeland/quarantine beside the table's files",
-    )
 
 
 def _decode_settings(

@@ -39,5 +39,9 @@ class TargetQuarantine:
         """The wanted batches among all that were ever kept, one file at a time."""
         return iter(()) if self._location.path is None else self._open().batches(is_wanted)
 
+    def gone_files(self) -> tuple[str, ...]:
+        """The paths of files that the quarantine names and that are gone."""
+        return () if self._location.path is None else self._open().gone_named_files()
+
     def _open(self) -> Quarantine:
         return Quarantine(self._location.delta, self._location.uri)

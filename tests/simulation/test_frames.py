@@ -1,0 +1,125 @@
+"""Data frames on the models: all of their records are from the planned logs, or they fail."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from rangeland.dataframe.frozen_plan import freeze, tasks_of_frame
+from rangeland.errors import RangeLost, Unreachable
+from rangeland.model import Slice
+from rangeland.spark.plan_frames import checked_batches
+from tests.simulation.kafka import Cluster
+from tests.simulation.logs import Log
+from tests.simulation.replaced import Stage, simulated
+from tests.simulation.typed_lake import TypedLake, as_json
+
+ROWS = as_json([{"id": n} for n in range(4)])
+OTHERS = as_json([{"id": 10 + n} for n in range(4)])
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with simulated() as stage:
+        yield stage
+
+
+class Frame:
+    """A frame of four records, in Kafka with a task for each, whose tasks are run one by one."""
+
+    def __init__(self, stage: Stage, dialect: str = "kafka", age: str = "4") -> None:
+        self.lake = TypedLake(stage, dialect=dialect)
+        if dialect == "kafka":
+            cluster = Cluster(self.lake.world, age, per_response=2)
+            stage.cluster = self.lake.cluster = cluster
+        self.lake.produce("orders", ROWS)
+        job = self.lake.job("id BIGINT", range={"from": "earliest"})
+        self.plan, self.settings = freeze(job, min_tasks=4)
+        self.tasks = tasks_of_frame(self.plan, 4, is_limited=False)
+        if dialect == "kafka":
+            ((whole,),) = self.tasks
+            self.tasks = [
+                [replace(whole, index=n, from_offset=n, until_offset=n + 1)] for n in range(4)
+            ]
+
+    @property
+    def log(self) -> Log:
+        return self.lake.cluster.topics["orders"].logs[0]
+
+    @property
+    def slices(self) -> list[Slice]:
+        return [one for task in self.tasks for one in task]
+
+    def read(self, *tasks: int) -> list[int]:
+        """The ids in the records of these tasks."""
+        batches = (
+            batch
+            for task in tasks
+            for batch in checked_batches(self.plan, self.tasks[task], self.settings)
+        )
+        return [row["id"] for batch in batches for row in batch.column("value").to_pylist()]
+
+    def elect_one_without(self, count: int, values: Sequence[bytes]) -> None:
+        """An unclean election: the new leader lacks the last entries, and gets other ones."""
+        self.log.truncate(count)
+        self.lake.cluster.elect(self.log, Calm(), clean=False)
+        self.lake.produce("orders", values)
+
+
+class Calm(random.Random):
+    """Elections that all brokers know of at once."""
+
+    def random(self) -> float:
+        return 1.0
+
+
+@pytest.mark.parametrize("dialect", ["kafka", "jafka", "rocketmq"])
+def test_a_frame_has_all_records_of_logs_that_do_not_change(stage: Stage, dialect: str) -> None:
+    frame = Frame(stage, dialect)
+    assert sorted(frame.read(*range(len(frame.tasks)))) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("age", ["4", "2.4"])
+def test_a_frame_has_no_records_that_an_unclean_election_has_put_in_place_of_others(
+    stage: Stage, age: str
+) -> None:
+    frame = Frame(stage, age=age)
+    assert frame.read(0) == [0]
+    frame.elect_one_without(2, OTHERS)
+    assert frame.read(1) == [1]  # the new log begins with the same records
+    with pytest.raises(RangeLost) as raised:
+        frame.read(2)
+    assert "orders/0 [2, 3) truncated" in raised.value.what
+    assert "load the frame again" in raised.value.do
+
+
+def test_a_leader_that_has_all_records_changes_nothing(stage: Stage) -> None:
+    frame = Frame(stage)
+    assert frame.read(0, 1) == [0, 1]
+    frame.elect_one_without(0, OTHERS)
+    assert frame.read(2, 3) == [2, 3]
+
+
+def test_a_topic_that_is_created_again_while_a_task_reads_it_is_noticed(
+    stage: Stage,
+) -> None:
+    frame = Frame(stage)
+    batches = checked_batches(frame.plan, frame.slices, frame.settings)
+    first = next(batches)
+    assert first.num_rows < len(ROWS)
+    frame.lake.cluster.recreate("orders")
+    frame.lake.produce("orders", OTHERS)
+    with pytest.raises(RangeLost, match="recreated"):
+        list(batches)
+
+
+def test_a_log_that_nobody_confirms_is_not_taken_for_unchanged(stage: Stage) -> None:
+    frame = Frame(stage)
+    batches = checked_batches(frame.plan, frame.slices, frame.settings)
+    next(batches)
+    frame.lake.cluster.down = dict.fromkeys(range(10), frame.lake.world.now_ms + 10_000_000)
+    with pytest.raises(Unreachable):
+        list(batches)
