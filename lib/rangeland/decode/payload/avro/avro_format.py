@@ -78,8 +78,8 @@ def unreadable_fields(writer: str, reader: str) -> tuple[Mismatch, ...]:
     contain them would be undecodable; empty if every payload can be read. Raises
     PayloadSchemaError."""
     compiler = AvroCompiler(parse_avro_schema(reader))
-    program = compiler.add_writer(parse_avro_schema(writer))
-    return tuple(program.mismatches.values())
+    _, mismatches = compiler.add_writer(parse_avro_schema(writer))
+    return tuple(mismatches.values())
 
 
 class AvroDecoder(FramedDecoder[int]):
@@ -113,10 +113,10 @@ class AvroDecoder(FramedDecoder[int]):
             return f"cannot be used: {error}"
 
     def _add(self, writer: AvroType) -> int:
-        added = self._compiler.add_writer(writer)
-        self._mismatches.update(added.mismatches)
+        root, mismatches = self._compiler.add_writer(writer)
+        self._mismatches.update(mismatches)
         self._program = None
-        return added.root
+        return root
 
     def _decode_bodies(self, payloads: PayloadBytes, written: Written[int]) -> DecodedPayloads:
         roots = np.full(payloads.count, self._bare, np.int64)
