@@ -14,13 +14,12 @@ import pyarrow as pa
 
 from rangeland.decode.payload.avro.avro_resolution import AvroCompiler, Mismatch
 from rangeland.decode.payload.avro.avro_schema import AvroType, arrow_type_of, parse_avro_schema
-from rangeland.decode.payload.payload_bytes import PayloadBytes
+from rangeland.decode.payload.payload_bytes import PayloadBytes, PayloadFault
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
     PayloadFormat,
     PayloadSchemaError,
 )
-from rangeland.decode.payload.payload_faults import PayloadFault
 from rangeland.decode.payload.payload_kernel import AvroProgram, PayloadKernel
 from rangeland.decode.payload.schema_ids.framed_decoder import FramedDecoder, Written
 from rangeland.decode.payload.schema_ids.schema_catalogue import (

@@ -14,13 +14,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from rangeland.decode.payload.payload_bytes import PayloadBytes
+from rangeland.decode.payload.payload_bytes import PayloadBytes, PayloadFault
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
     PayloadFormat,
     PayloadSchemaError,
 )
-from rangeland.decode.payload.payload_faults import PayloadFault
 from rangeland.decode.payload.payload_kernel import PayloadKernel
 from rangeland.decode.payload.protobuf.message_indexes import ProtoText
 from rangeland.decode.payload.protobuf.protobuf_columns import ProtobufCompiler

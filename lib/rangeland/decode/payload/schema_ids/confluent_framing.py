@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from rangeland.decode.payload.payload_bytes import PayloadBytes, payload_bytes
+from rangeland.decode.payload.payload_bytes import PayloadBytes, PayloadFault, payload_bytes
 from rangeland.decode.payload.payload_decoder import PayloadArray
-from rangeland.decode.payload.payload_faults import PayloadFault
 from rangeland.wire.codec_errors import UnreadableBytes
 from rangeland.wire.primitives import read_uvarint, uvarint_bytes
 
