@@ -219,6 +219,22 @@ class FetchLoop:
                 return
         self._move(state, judge_empty(state, readable_end, throttled=throttled))
 
+    def on_preferred(self, request: SliceRequest, replica_id: int) -> bool:
+        """Turns to the replica that the broker prefers. Returns whether another broker is read
+        next. The records of the same response may have been reported before."""
+        state = self.states[request.index]
+        if state.phase is not Phase.READING:
+            return False
+        if not state.broker.prefer(replica_id, self.now_ms):
+            return False
+        if state.broker.mode is ReadMode.SEARCHING:
+            self._move(state, Observation(SliceEvent.REPLICA_PREFERRED))
+        else:
+            self._unlogged.append(
+                state.log_line(f"Reading from the replica {state.broker.address}")
+            )
+        return True
+
     def on_error(
         self, request: SliceRequest, meaning: ErrorMeaning, name: str, hint: Leader | None = None
     ) -> None:
@@ -281,22 +297,6 @@ class FetchLoop:
                 self._move(state, Observation(state.failure, reason))
                 if is_slow:
                     state.size.shrink(self.limits)
-
-    def on_preferred(self, request: SliceRequest, replica_id: int) -> bool:
-        """Turns to the replica that the broker prefers. Returns whether another broker is read
-        next. The records of the same response may have been reported before."""
-        state = self.states[request.index]
-        if state.phase is not Phase.READING:
-            return False
-        if not state.broker.prefer(replica_id, self.now_ms):
-            return False
-        if state.broker.mode is ReadMode.SEARCHING:
-            self._move(state, Observation(SliceEvent.REPLICA_PREFERRED))
-        else:
-            self._unlogged.append(
-                state.log_line(f"Reading from the replica {state.broker.address}")
-            )
-        return True
 
     def on_leaders(self, found: FoundLeaders) -> None:
         """Reads from the leaders that metadata names."""
