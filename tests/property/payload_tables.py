@@ -84,7 +84,7 @@ def _flat(table: Any) -> list[int]:
 
 def as_c() -> str:
     avro = AvroCompiler(parse_avro_schema(json.dumps(_AVRO)))
-    root = avro.add_writer(avro.reader).root
+    root, _ = avro.add_writer(avro.reader)
     walk = avro.nodes.program()
     item = message("I", ("r", F.TYPE_INT32, OPTIONAL), ("s", F.TYPE_STRING))
     moment = ".google.protobuf.Timestamp"

@@ -113,7 +113,7 @@ class Cluster:
         """The leader would rather have another read: a replica, itself, or one nobody knows."""
         if self.strikes(3):
             number = self.random.randrange(len(BROKERS) + 1)
-            loop.on_preferred(request.index, number)
+            loop.on_preferred(request, number)
             self.named |= {(request.partition, broker) for broker in BROKERS[number : number + 1]}
 
     def answer_as_replica(self, loop: FetchLoop, replica: Address, request: SliceRequest) -> None:

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.decode.payload.payload_bytes import PayloadBytes, payload_bytes
-from rangeland.decode.payload.payload_faults import PayloadFault
+from rangeland.decode.payload.payload_bytes import PayloadBytes, PayloadFault, payload_bytes
 from rangeland.decode.payload.schema_ids.confluent_framing import (
     count_schema_ids,
     encode_indexes,

@@ -260,7 +260,7 @@ def taken(
     ask = fetcher._loop.next(0)
     assert isinstance(ask, SendFetch)
     part = FetchedPartition(P, ErrorMeaning.OK, "", fetched_at(b"".join(stored)), readable_end)
-    return fetcher._responses.read(B1, ask.requests[0], part, False), edges, fetcher
+    return fetcher._responses.read(B1, ask.requests[0], part, throttled=False), edges, fetcher
 
 
 class _Dialect:
@@ -458,7 +458,7 @@ def read_through(action: Action, *responses: bytes, until: int = 12) -> list[Sli
         part = FetchedPartition(
             P, ErrorMeaning.OK, "", fetched_at(stored, ask.requests[0].offset), 1 << 30
         )
-        taken_one = fetcher._responses.read(B1, ask.requests[0], part, False)
+        taken_one = fetcher._responses.read(B1, ask.requests[0], part, throttled=False)
         assert taken_one is not None
         pieces.append(replace(taken_one, sender=Sender.LEADER))
     reader = SliceReader([piece], settings, load_dialect("kafka"))
@@ -486,7 +486,7 @@ def test_a_batch_may_begin_before_the_slice_that_is_read_first() -> None:
     ask = fetcher._loop.next(0)
     assert isinstance(ask, SendFetch)
     part = FetchedPartition(P, ErrorMeaning.OK, "", fetched_at(four(0) + four(4), 2), 8)
-    taken_one = fetcher._responses.read(B1, ask.requests[0], part, False)
+    taken_one = fetcher._responses.read(B1, ask.requests[0], part, throttled=False)
     assert taken_one is not None
     assert (taken_one.from_offset, taken_one.until_offset) == (2, 8)
 

@@ -17,9 +17,9 @@ from rangeland.delta.ledger.event_codec import (
     stats_of,
     to_row,
 )
-from rangeland.delta.ledger.event_keys import EventKey
 from rangeland.delta.ledger.events import (
     CoveredInterval,
+    EventKey,
     EventKind,
     LedgerEvent,
     LogFingerprint,
@@ -200,7 +200,7 @@ def test_a_ledger_file_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
     files = LedgerFiles(str(tmp_path), StoreSettings(f"file:{tmp_path}"))
 
     def read_one(path: str) -> PlanEvent:
-        return files.event(EventKey("plan", "rangeland/a", "a", 1, 1, path), PlanEvent)
+        return files.event(EventKey("rangeland/a", "a", 1, "plan", 1, path), PlanEvent)
 
     for read in (read_one, lambda path: files.events_in([path], [EventKind.PLAN])):
         with pytest.raises(Conflict, match="is gone") as caught:

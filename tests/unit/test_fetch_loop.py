@@ -447,7 +447,7 @@ def _empties(loop: FetchLoop, readable_end: int, throttled: bool, count: int) ->
             case AskLogRange(_, request):
                 loop.on_log_range(request, 0, readable_end, 100)
             case SendFetch(_, requests):
-                loop.on_empty(requests[0], readable_end, throttled)
+                loop.on_empty(requests[0], readable_end, throttled=throttled)
                 count -= 1
             case _:
                 raise AssertionError(step)
@@ -465,7 +465,7 @@ def test_empty_responses_prove_nothing_however_many_there_are(throttled: bool) -
 def test_what_came_empty_is_asked_for_alone() -> None:
     loop = loop_of(slice_(0, P0), slice_(1, P1))
     assert loop.states[0].size.is_alone is False
-    loop.on_empty(ask(loop).requests[0], 100, False)
+    loop.on_empty(ask(loop).requests[0], 100, throttled=False)
     assert loop.states[0].size.is_alone is True
 
 
@@ -648,7 +648,7 @@ def test_a_stale_response_is_our_bug() -> None:
     loop.on_records(request, 10)
     for report in (
         lambda: loop.on_records(request, 20),
-        lambda: loop.on_empty(request, 100, False),
+        lambda: loop.on_empty(request, 100, throttled=False),
         lambda: loop.on_too_small(request),
         lambda: loop.on_error(request, ErrorMeaning.RETRY, "BUSY"),
         lambda: loop.on_log_range(request, 0, 5),

@@ -36,11 +36,9 @@ from rangeland.planning.incarnation import (
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.lagging_ends import (
     LAGGING_S,
-    RESURVEY_POLL_S,
-    SurveyAgain,
     is_beyond_end,
-    judge_draft,
     may_lag,
+    must_survey_again,
 )
 from rangeland.planning.loss_errors import FailingLosses
 from rangeland.planning.plan import Plan, advance
@@ -229,13 +227,13 @@ def draft_of(action: Action, end: int, copies: int = 3) -> tuple[PlanDraft, Surv
 @pytest.mark.parametrize("action", [Action.FAIL, Action.SKIP, Action.HOLD])
 def test_a_draft_waits_for_a_log_that_may_lag_whatever_the_policy(action: Action) -> None:
     draft, survey = draft_of(action, end=90)
-    assert judge_draft(draft, {}, survey, waited_s=0) == SurveyAgain(RESURVEY_POLL_S)
-    assert judge_draft(draft, {}, survey, waited_s=LAGGING_S) == SurveyAgain(RESURVEY_POLL_S)
-    assert judge_draft(draft, {}, survey, waited_s=LAGGING_S + 0.1) is None
+    assert must_survey_again(draft, {}, survey, waited_s=0)
+    assert must_survey_again(draft, {}, survey, waited_s=LAGGING_S)
+    assert not must_survey_again(draft, {}, survey, waited_s=LAGGING_S + 0.1)
     reached, survey = draft_of(action, end=100)
-    assert judge_draft(reached, {}, survey, waited_s=0) is None
+    assert not must_survey_again(reached, {}, survey, waited_s=0)
     alone, survey = draft_of(action, end=90, copies=1)
-    assert judge_draft(alone, {}, survey, waited_s=0) is None
+    assert not must_survey_again(alone, {}, survey, waited_s=0)
 
 
 def test_a_loss_that_a_policy_allows_is_not_waited_for_where_the_log_goes_on_after_it() -> None:
@@ -244,9 +242,9 @@ def test_a_loss_that_a_policy_allows_is_not_waited_for_where_the_log_goes_on_aft
     loss = Loss(P, 10, 20, LossKind.TRUNCATED, "other records were written there")
     draft, _ = draft_of(Action.FAIL, end=100)
     failing = FailingLosses((loss.with_action(Action.FAIL),))
-    assert judge_draft(replace(draft, failing=failing), checkpoint, survey, 0) is not None
+    assert must_survey_again(replace(draft, failing=failing), checkpoint, survey, 0)
     skipped = (loss.with_action(Action.SKIP),)
-    assert judge_draft(replace(draft, skipped_losses=skipped), checkpoint, survey, 0) is None
+    assert not must_survey_again(replace(draft, skipped_losses=skipped), checkpoint, survey, 0)
 
 
 def test_a_draft_whose_losses_fail_has_no_effect() -> None:

@@ -57,7 +57,6 @@ from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.planning.slice_receipt import Receipt, WrittenFile
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.progress_events import NoProgress, Progress
-from rangeland.spark.constraint_query import ConstraintViolation
 from tests.fakes.landing import landing_context
 from tests.unit.test_ledger_lost_responses import TableInMemory, Version
 
@@ -398,9 +397,9 @@ def refused_rows(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     constraint = TableConstraint("small", "offset < 9", "CHECK (offset < 9)")
     refused: set[str] = set()
 
-    def first_violation(paths: list[str], *_: object) -> ConstraintViolation | None:
+    def first_violation(paths: list[str], *_: object) -> tuple[TableConstraint, RecordPlace] | None:
         place = RecordPlace(P0, 9)
-        return ConstraintViolation(constraint, place) if refused & set(paths) else None
+        return (constraint, place) if refused & set(paths) else None
 
     def frame(spark: object, path: str, files: Sequence[DataFile], schema: str) -> list[str]:
         return [file.path for file in files]

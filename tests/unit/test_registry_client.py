@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rangeland.cluster_settings import TlsSettings
-from rangeland.connection.http_client import HttpFailed, HttpLimits, http_get
+from rangeland.connection.http_client import HttpFailed, http_get
 from rangeland.decode.payload.schema_ids.schema_catalogue import SchemaFormat, SubjectVersion
 from rangeland.errors import AccessDenied, JobFileError, RangelandError, Unreachable
 from rangeland.schema_registry import registry_client
@@ -335,9 +335,10 @@ def test_a_huge_response_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_slow_response_ends_at_the_deadline(reply: Reply) -> None:
     started = time.monotonic()
+    context = ssl.create_default_context()
     with scripted([reply]) as server:
         with pytest.raises(HttpFailed, match=r"no complete response in 0\.6 s"):
-            http_get(server.url, {}, ssl.create_default_context(), HttpLimits(5, 0.6, 1 << 20))
+            http_get(server.url, {}, context, connect_s=5, request_s=0.6, max_bytes=1 << 20)
         assert time.monotonic() - started < 30
 
 

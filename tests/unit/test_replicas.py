@@ -37,7 +37,7 @@ def ask(loop: FetchLoop, now_ms: int = 0) -> SendFetch:
 def sent_away(*more: Slice) -> FetchLoop:
     """A loop whose slice 0 is read at the replica, which metadata has told the address of."""
     loop = FetchLoop([slice_of(), *more], PATIENCE, SKIPPING, 0)
-    assert loop.on_preferred(ask(loop).requests[0].index, 2)
+    assert loop.on_preferred(ask(loop).requests[0], 2)
     assert take_step(loop, 0) == FindLeaders((P0,), ())
     loop.on_leaders(FoundLeaders({P0: LED}))
     return loop
@@ -57,13 +57,13 @@ def test_a_replica_whose_address_is_known_is_read_at_once() -> None:
     later = DETOUR_MS
     loop.on_records(ask(loop, later).requests[0], 50)
     assert ask(loop, later).address == LEADER
-    assert loop.on_preferred(0, 2)
+    assert loop.on_preferred(loop.states[0].request, 2)
     assert ask(loop, later).address == REPLICA
 
 
 def test_an_answer_without_records_that_names_a_replica_is_no_failure() -> None:
     loop = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0)
-    loop.on_empty(ask(loop).requests[0], 50, False, 2)
+    loop.on_empty(ask(loop).requests[0], 50, throttled=False, preferred=2)
     assert loop.states[0].retry.failures == 0
     assert take_step(loop, 0) == FindLeaders((P0,), ())
     loop.on_leaders(FoundLeaders({P0: LED}))
@@ -72,7 +72,7 @@ def test_an_answer_without_records_that_names_a_replica_is_no_failure() -> None:
 
 def test_an_answer_without_records_that_names_the_broker_itself_is_one_like_any_other() -> None:
     loop = sent_away()
-    loop.on_empty(ask(loop).requests[0], 50, False, 2)
+    loop.on_empty(ask(loop).requests[0], 50, throttled=False, preferred=2)
     assert ask(loop).address == LEADER
 
 
@@ -86,21 +86,21 @@ def test_after_a_while_the_leader_is_asked_again() -> None:
 
 def test_a_leader_that_names_itself_or_says_nothing_new_is_read_on() -> None:
     loop = sent_away()
-    assert not loop.on_preferred(0, 2)
+    assert not loop.on_preferred(loop.states[0].request, 2)
     assert ask(loop).address == REPLICA
-    assert loop.on_preferred(0, 1), "the replica sends back to its leader"
+    assert loop.on_preferred(loop.states[0].request, 1), "the replica sends back to its leader"
     assert ask(loop).address == LEADER
-    assert not loop.on_preferred(0, 1)
+    assert not loop.on_preferred(loop.states[0].request, 1)
 
 
 def test_a_replica_that_nobody_knows_is_looked_for_once() -> None:
     loop = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0)
-    assert loop.on_preferred(0, 9)
+    assert loop.on_preferred(loop.states[0].request, 9)
     take_step(loop, 0)
     loop.on_leaders(FoundLeaders({P0: LED}))
     step = ask(loop)
     assert (step.address, step.stays) == (LEADER, True)
-    assert not loop.on_preferred(0, 9)
+    assert not loop.on_preferred(loop.states[0].request, 9)
 
 
 def test_slices_that_stay_and_slices_that_may_go_have_requests_of_their_own() -> None:
@@ -167,7 +167,7 @@ def test_a_loop_that_reads_leaders_only_goes_nowhere_else() -> None:
     loop = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0, leader_only=True)
     later = 2 * DETOUR_MS
     assert ask(loop, later).stays
-    assert not loop.on_preferred(0, 2)
+    assert not loop.on_preferred(loop.states[0].request, 2)
     assert ask(loop, later).address == LEADER
 
 
@@ -342,7 +342,7 @@ def test_a_leader_that_comes_back_is_read_where_its_replica_was_empty(end: int) 
             )
     step = ask(loop, now)
     assert step.address == LEADER
-    assert not loop.on_preferred(0, 0), "it is the leader itself that it names"
+    assert not loop.on_preferred(loop.states[0].request, 0), "it is the leader itself that it names"
     loop.on_error(step.requests[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
     assert isinstance(take_step(loop, now), AskLogRange)
 
@@ -350,13 +350,13 @@ def test_a_leader_that_comes_back_is_read_where_its_replica_was_empty(end: int) 
 def test_a_master_that_suggests_itself_is_not_looked_up() -> None:
     slice_ = Slice(0, P0, 0, 100, leader=LEADER)
     loop = FetchLoop([slice_], PATIENCE, Policy(), 0, Capabilities(leader_id=0))
-    assert not loop.on_preferred(0, 0)
+    assert not loop.on_preferred(loop.states[0].request, 0)
     assert ask(loop).address == LEADER
 
 
 def test_a_replica_that_is_beyond_its_end_is_not_a_loss_under_a_policy_that_fails() -> None:
     loop = FetchLoop([slice_of()], PATIENCE, Policy(), 0)
-    loop.on_preferred(0, 2)
+    loop.on_preferred(loop.states[0].request, 2)
     take_step(loop, 0)
     loop.on_leaders(FoundLeaders({P0: LED}))
     try:

@@ -8,7 +8,6 @@ requested. If a registry knows the topics, a pattern is matched against its list
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import replace
 
 from rangeland.cluster_access.backend_choice import open_backend
@@ -20,11 +19,9 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_topics
 from rangeland.model import Survey
-from rangeland.patterns import match_topics
 from rangeland.survey.cluster_survey import find_topics, take_survey
 from rangeland.survey.survey_request import SurveyRequest
-from rangeland.survey.wanted_partitions import NoTopicMatches
-from rangeland.wording import count_noun
+from rangeland.survey.wanted_partitions import registered_topic_names
 
 
 def survey_of(job: Job, request: SurveyRequest, settings: ClusterSettings | None = None) -> Survey:
@@ -38,7 +35,8 @@ def survey_of(job: Job, request: SurveyRequest, settings: ClusterSettings | None
     try:
         with ConnectionPool(settings) as brokers:
             if request.topic_pattern and not brokers.dialect.capabilities.has_metadata:
-                names = _matching(job, request.topic_pattern, request.known)
+                registered = {*look_up_broker_registry(job).topics, *request.known}
+                names = registered_topic_names(request.topic_pattern, registered)
                 request = replace(request, topics=names, topic_pattern=None)
             ask_group = None if backend is None else backend.offsets
             survey = take_survey(brokers, request, ask_group=ask_group)
@@ -60,7 +58,7 @@ def topics_of(job: Job) -> tuple[str, ...]:
     with ConnectionPool(settings) as brokers:
         if brokers.dialect.capabilities.has_metadata:
             return find_topics(brokers, pattern)
-    return _matching(job, pattern)
+    return registered_topic_names(pattern, look_up_broker_registry(job).topics)
 
 
 def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicField, Counter[int]]:
@@ -82,18 +80,3 @@ def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicFiel
         TopicField(topic, field) for topic in topics for field in job.decode.fields_with_schema_ids
     ]
     return {field: counts.get(field, Counter()) for field in fields}
-
-
-def _matching(job: Job, pattern: str, known: Iterable[str] = ()) -> tuple[str, ...]:
-    """All registered and ``known`` topics that match the pattern. Raises NoTopicMatches if none
-    does."""
-    topics = {*look_up_broker_registry(job).topics, *known}
-    names = tuple(match_topics(pattern, sorted(topics)))
-    if not names:
-        raise NoTopicMatches(
-            f"no topic matches {pattern}",
-            why=f"{count_noun(len(topics), 'topic')} registered; the pattern must match the whole "
-            "name",
-            do="correct source.topic_pattern, or create the topic",
-        )
-    return names

@@ -42,26 +42,25 @@ class HttpResponse:
     location: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpLimits:
-    connect_s: float
-    request_s: float
-    max_bytes: int
-
-
 def http_get(
-    url: str, headers: Mapping[str, str], context: ssl.SSLContext, limits: HttpLimits
+    url: str,
+    headers: Mapping[str, str],
+    context: ssl.SSLContext,
+    *,
+    connect_s: float,
+    request_s: float,
+    max_bytes: int,
 ) -> HttpResponse:
     """The response to a GET, whatever its status. ``context`` is used for ``https``. Raises
     HttpFailed."""
-    late = f"no complete response in {limits.request_s:.3g} s"
+    late = f"no complete response in {request_s:.3g} s"
     is_over = threading.Event()
     try:
-        connection, target = _prepare(url, context, limits)
-        with closing(connection), _CutOff(connection, limits.request_s, is_over):
+        connection, target = _prepare(url, context, min(connect_s, request_s))
+        with closing(connection), _CutOff(connection, request_s, is_over):
             connection.request("GET", target, headers={"Connection": "close", **headers})
             with connection.getresponse() as response:
-                body = _body(response, limits.max_bytes)
+                body = _body(response, max_bytes)
                 location = response.headers.get("Location") or ""
         failure = HttpFailed(late) if is_over.is_set() else None
     except HttpFailed as error:
@@ -74,16 +73,15 @@ def http_get(
     return HttpResponse(response.status, body, location)
 
 
-def _prepare(url: str, context: ssl.SSLContext, limits: HttpLimits) -> tuple[HTTPConnection, str]:
+def _prepare(url: str, context: ssl.SSLContext, timeout_s: float) -> tuple[HTTPConnection, str]:
     at = urlsplit(url)
-    timeout = min(limits.connect_s, limits.request_s)
     host, port = at.hostname, at.port
     if not host or not url.isascii():
         raise HttpFailed("its URL has no valid host and port")
     target = (at.path or "/") + (f"?{at.query}" if at.query else "")
     if at.scheme == "https":
-        return HTTPSConnection(host, port, timeout=timeout, context=context), target
-    return HTTPConnection(host, port, timeout=timeout), target
+        return HTTPSConnection(host, port, timeout=timeout_s, context=context), target
+    return HTTPConnection(host, port, timeout=timeout_s), target
 
 
 class _CutOff:

@@ -205,6 +205,7 @@ class FetchLoop:
         self,
         request: SliceRequest,
         readable_end: int | None,
+        *,
         throttled: bool,
         preferred: int | None = None,
     ) -> None:
@@ -213,10 +214,26 @@ class FetchLoop:
         state = self._current(request)
         # Otherwise, two brokers that only name each other would be asked forever.
         if preferred is not None and not state.is_redirected:
-            state.is_redirected = self.on_preferred(request.index, preferred)
+            state.is_redirected = self.on_preferred(request, preferred)
             if state.is_redirected:
                 return
         self._move(state, judge_empty(state, readable_end, throttled=throttled))
+
+    def on_preferred(self, request: SliceRequest, replica_id: int) -> bool:
+        """Turns to the replica that the broker prefers. Returns whether another broker is read
+        next. The records of the same response may have been reported before."""
+        state = self.states[request.index]
+        if state.phase is not Phase.READING:
+            return False
+        if not state.broker.prefer(replica_id, self.now_ms):
+            return False
+        if state.broker.mode is ReadMode.SEARCHING:
+            self._move(state, Observation(SliceEvent.REPLICA_PREFERRED))
+        else:
+            self._unlogged.append(
+                state.log_line(f"Reading from the replica {state.broker.address}")
+            )
+        return True
 
     def on_error(
         self, request: SliceRequest, meaning: ErrorMeaning, name: str, hint: Leader | None = None
@@ -280,22 +297,6 @@ class FetchLoop:
                 self._move(state, Observation(state.failure, reason))
                 if is_slow:
                     state.size.shrink(self.limits)
-
-    def on_preferred(self, index: int, replica_id: int) -> bool:
-        """Turns to the replica that the broker prefers. Returns whether another broker is read
-        next."""
-        state = self.states[index]
-        if state.phase is not Phase.READING:
-            return False
-        if not state.broker.prefer(replica_id, self.now_ms):
-            return False
-        if state.broker.mode is ReadMode.SEARCHING:
-            self._move(state, Observation(SliceEvent.REPLICA_PREFERRED))
-        else:
-            self._unlogged.append(
-                state.log_line(f"Reading from the replica {state.broker.address}")
-            )
-        return True
 
     def on_leaders(self, found: FoundLeaders) -> None:
         """Reads from the leaders that metadata names."""

@@ -157,7 +157,9 @@ class FetchThread:
         fetched = {result.partition: result for result in response.partitions}
         throttled = response.throttle_ms > 0
         pieces = [
-            self._responses.read(step.address, request, fetched.get(request.partition), throttled)
+            self._responses.read(
+                step.address, request, fetched.get(request.partition), throttled=throttled
+            )
             for request in step.requests
             if self._loop.is_reading(request)
         ]

@@ -64,16 +64,18 @@ class ResponseReader:
         address: Address,
         request: SliceRequest,
         fetched: FetchedPartition | None,
+        *,
         throttled: bool,
     ) -> FetchedPiece | None:
         """Reports to the loop what was received for one slice. Returns the bytes to decode, if
         any."""
         if fetched is None:
-            self._loop.on_empty(request, None, throttled)
+            self._loop.on_empty(request, None, throttled=throttled)
         elif fetched.meaning is not ErrorMeaning.OK:
             self._loop.on_error(request, fetched.meaning, fetched.code_name, fetched.leader_hint)
         elif fetched.is_empty:
-            self._loop.on_empty(request, fetched.readable_end, throttled, fetched.preferred)
+            end, preferred = fetched.readable_end, fetched.preferred
+            self._loop.on_empty(request, end, throttled=throttled, preferred=preferred)
         else:
             response = self._response(address, request, fetched)
             judgement = judge_response(response)
@@ -131,7 +133,7 @@ class ResponseReader:
         if take.cut_why is not None:
             self._cut_why[request.index, until_offset] = take.cut_why
         if fetched.preferred is not None:
-            self._loop.on_preferred(request.index, fetched.preferred)
+            self._loop.on_preferred(request, fetched.preferred)
         return FetchedPiece(
             request.index,
             response.records,

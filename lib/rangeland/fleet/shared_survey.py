@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.cluster_access.job_survey import survey_of
-from rangeland.cluster_settings import ClusterSettings
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangelandError
 from rangeland.job import Job
@@ -83,19 +82,12 @@ class SurveyTicket:
         return survey
 
 
-class _SharingKey(NamedTuple):
-    """The properties that must be equal for two jobs to share a survey, whatever their topics."""
-
-    settings: ClusterSettings
-    tolerates_missing_leaders: bool
-    name: Cluster | None
-    """The names that the job adds to the cluster that a survey finds."""
-
-    @staticmethod
-    def of(job: Job) -> _SharingKey:
-        """The key of a job. Raises what ``look_up_cluster`` raises."""
-        tolerant = job.policies.tolerates_missing_leaders
-        return _SharingKey(look_up_cluster(job), tolerant, job.source.name_cluster(Cluster()))
+def _sharing_key(job: Job) -> Hashable:
+    """The properties that must be equal for two jobs to share a survey, whatever their topics,
+    including the names that the job adds to the cluster that a survey finds. Raises what
+    ``look_up_cluster`` raises."""
+    tolerant = job.policies.tolerates_missing_leaders
+    return look_up_cluster(job), tolerant, job.source.name_cluster(Cluster())
 
 
 class SharedSurveys:
@@ -107,13 +99,13 @@ class SharedSurveys:
         self.take = take
         self._clock = clock
         self._lock = Lock()
-        self._clusters: dict[_SharingKey, _ClusterSurvey] = {}
+        self._clusters: dict[Hashable, _ClusterSurvey] = {}
 
     def add(self, ticket: SurveyTicket, request: SurveyRequest) -> None:
         """Lets a ticket wait for a shared survey, unless another job has another checkpoint of one
         of its topics, or the job's cluster cannot be looked up."""
         try:
-            key = _SharingKey.of(ticket.job)
+            key = _sharing_key(ticket.job)
         except RangelandError as error:  # raised where the job takes its own survey
             logger.info("The job %s takes its own survey: %s", ticket.job.name, error)
             return

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import yaml
 
 from rangeland.errors import JobFileError, UsageError
-from rangeland.job.yaml_loader import NotYaml, load, misread_number
+from rangeland.job.yaml_loader import NotLoaded, load, misread_number
 
 FieldPath = tuple[str | int, ...]
 
@@ -116,7 +116,7 @@ def parse_text(text: str, name: str) -> JobText:
     JobFileError."""
     try:
         values, node = load(text)
-    except NotYaml as error:
+    except NotLoaded as error:
         line = f":{error.line}" if error.line else ""
         raise JobFileError(f"{name}{line} {error.what}", why=str(error), do=error.do) from None
     if misread := _misread_number_in(node, ()):
@@ -272,7 +272,7 @@ def check_settings_are_well_formed(settings: Sequence[str], paths: Iterable[Path
 def _load_or_none(value: str) -> tuple[Any, yaml.Node | None] | None:
     try:
         return load(value)
-    except NotYaml:
+    except NotLoaded:
         return None  # Neither this error nor the value is repeated: it may be a secret.
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import yaml
 
@@ -55,38 +55,25 @@ _INT_TAG: Final = "tag:yaml.org,2002:int"
 _FLOAT_TAG: Final = "tag:yaml.org,2002:float"
 
 _INSIDE_ITSELF: Final = (-1, -1)
+_TOO_LARGE: Final = "is too large"
 
 
-class NotYaml(ValueError):
-    """The text cannot be loaded. ``line`` counts from 1; None if unknown. The message repeats no
-    values from the text."""
+class NotLoaded(ValueError):
+    """The text is not loaded: it is not YAML, too large, or ambiguous. ``line`` counts from 1; None
+    if unknown. The message repeats no values from the text."""
 
-    what: ClassVar[str] = "is not YAML"
-    do: ClassVar[str] = "correct the file"
-
-    def __init__(self, why: str, line: int | None = None) -> None:
+    def __init__(
+        self,
+        why: str,
+        line: int | None = None,
+        *,
+        what: str = "is not YAML",
+        do: str = "correct the file",
+    ) -> None:
         self.line = line
+        self.what = what
+        self.do = do
         super().__init__(why)
-
-
-class TooLarge(NotYaml):
-    """The text may be YAML, but it is larger than any job file and is not loaded."""
-
-    what = "is too large"
-
-
-class SeveralDocuments(NotYaml):
-    """The text is YAML, but consists of more than one document."""
-
-    what = "has two documents"
-    do = "keep one"
-
-
-class RepeatedField(NotYaml):
-    """The text is YAML, but a mapping contains a key twice."""
-
-    what = "has a field twice"
-    do = "keep one"
 
 
 class _Loader(_BASE):  # type: ignore[misc]
@@ -99,7 +86,12 @@ class _Loader(_BASE):  # type: ignore[misc]
             if not isinstance(key, Hashable):
                 raise _node_error(key_node, "a key must be a plain value")
             if key in keys:
-                raise RepeatedField(f"{key!r} occurs twice", _line(key_node))
+                raise NotLoaded(
+                    f"{key!r} occurs twice",
+                    _line(key_node),
+                    what="has a field twice",
+                    do="keep one",
+                )
             keys.add(key)
         return dict(super().construct_mapping(node, deep=deep))
 
@@ -145,9 +137,9 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def load(text: str) -> tuple[Any, yaml.Node | None]:
-    """The values of a text, and the nodes from which they were made. Raises NotYaml."""
+    """The values of a text, and the nodes from which they were made. Raises NotLoaded."""
     if len(text) > MAX_BYTES or len(text.encode(errors="replace")) > MAX_BYTES:
-        raise TooLarge(f"it is longer than {MAX_BYTES} bytes")
+        raise NotLoaded(f"it is longer than {MAX_BYTES} bytes", what=_TOO_LARGE)
     try:
         _check_size_is_bounded(text)
         loader = _Loader(text)
@@ -159,15 +151,15 @@ def load(text: str) -> tuple[Any, yaml.Node | None]:
             return loader.construct_document(node), node
         finally:
             loader.dispose()
-    except NotYaml:
+    except NotLoaded:
         raise
     except _CAN_FAIL as error:
         cause = error  # Raised outside the handler, because its message may repeat the text.
     mark = getattr(cause, "problem_mark", None)
     line = mark.line + 1 if mark else None
     if getattr(cause, "problem", None) == "but found another document":
-        raise SeveralDocuments("a line --- begins another", line)
-    raise NotYaml(_problem(cause, text), line)
+        raise NotLoaded("a line --- begins another", line, what="has two documents", do="keep one")
+    raise NotLoaded(_problem(cause, text), line)
 
 
 def _problem(error: BaseException, text: str) -> str:
@@ -191,8 +183,8 @@ def _line_at_mark(error: yaml.YAMLError, text: str) -> str:
 
 
 def _check_size_is_bounded(text: str) -> None:
-    """Raises NotYaml, before anything is built, if there are too many values or they are nested too
-    deeply."""
+    """Raises NotLoaded, before anything is built, if there are too many values or they are nested
+    too deeply."""
     depth = values = 0
     for event in yaml.parse(text, Loader=_BASE):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -205,7 +197,7 @@ def _check_size_is_bounded(text: str) -> None:
 
 
 def _check_expansion_is_bounded(root: yaml.Node) -> None:
-    """Raises NotYaml if aliases expand to too many values, to values nested too deeply, or to
+    """Raises NotLoaded if aliases expand to too many values, to values nested too deeply, or to
     something that contains them."""
     sizes: dict[int, tuple[int, int]] = {}
 
@@ -219,7 +211,7 @@ def _check_expansion_is_bounded(root: yaml.Node) -> None:
             sizes[id(node)] = size, height
         size, height = sizes[id(node)]
         if (size, height) == _INSIDE_ITSELF:
-            raise NotYaml("a value contains itself", _line(node))
+            raise NotLoaded("a value contains itself", _line(node))
         if size > MAX_VALUES or depth + height > MAX_DEPTH + 1:
             raise _too_much_error(node)
         return size, height
@@ -233,11 +225,12 @@ def _inside(node: yaml.Node) -> list[yaml.Node]:
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
-def _too_much_error(node: yaml.Node | yaml.Event) -> TooLarge:
-    return TooLarge(
+def _too_much_error(node: yaml.Node | yaml.Event) -> NotLoaded:
+    return NotLoaded(
         f"it has more than {MAX_VALUES} values with aliases expanded, or is nested more than "
         f"{MAX_DEPTH} levels deep",
         _line(node),
+        what=_TOO_LARGE,
     )
 
 

@@ -1,14 +1,13 @@
 """Decides whether a log seems to end too early only because its leader lags.
 
 The high watermark of a new leader may be below the checkpoint or a requested offset for a moment; a
-log that is really shorter remains so. Pure: the caller surveys again as long as ``judge_draft``
-asks for it.
+log that is really shorter remains so. Pure: the caller surveys again as long as
+``must_survey_again`` says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rangeland.loss import Loss, LossKind
@@ -24,28 +23,19 @@ LAGGING_S = 10
 RESURVEY_POLL_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class SurveyAgain:
-    """A later survey may not show some losses: take one after ``pause_s``, and draft again."""
-
-    pause_s: float
-
-
-def judge_draft(
+def must_survey_again(
     draft: PlanDraft, checkpoint: Mapping[Partition, LogMark], survey: Survey, waited_s: float
-) -> SurveyAgain | None:
-    """Asks for another survey if a later one may not show the losses of this draft. Returns None if
-    the draft counts, whether its losses end the run or its plan can be entered, and also once
-    ``LAGGING_S`` have been spent on surveys. Losses that do not end the run matter here only if the
-    log ends before them."""
+) -> bool:
+    """Whether another survey is needed, because a later one may not show the losses of this draft.
+    False if the draft counts, whether its losses end the run or its plan can be entered, and also
+    once ``LAGGING_S`` have been spent on surveys. Losses that do not end the run matter here only
+    if the log ends before them."""
     if draft.failing is not None:
         losses = draft.failing.losses
     else:
         allowed = (*draft.skipped_losses, *draft.held)
         losses = tuple(loss for loss in allowed if is_beyond_end(loss, survey))
-    if waited_s > LAGGING_S or not may_lag(losses, checkpoint, survey):
-        return None
-    return SurveyAgain(RESURVEY_POLL_S)
+    return waited_s <= LAGGING_S and may_lag(losses, checkpoint, survey)
 
 
 def may_lag(

@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
 
 from rangeland.cluster_settings import TlsSettings
-from rangeland.connection.http_client import HttpFailed, HttpLimits, HttpResponse, http_get
+from rangeland.connection.http_client import HttpFailed, HttpResponse, http_get
 from rangeland.connection.tls import tls_context
 from rangeland.decode.payload.schema_ids.schema_catalogue import SubjectVersion
 from rangeland.errors import AccessDenied, Bug, JobFileError, Unreachable
@@ -61,11 +61,6 @@ Value = TypeVar("Value")
 
 _accepted_logins: set[int] = set()
 """Hashes of those addresses and logins that a registry has accepted in this process."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Absent:
-    """The registry reports that the requested schema or version does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +229,7 @@ class RegistryClient:
                 continue
             self._has_responded = True
             _accepted_logins.add(self._login_hash)
-            if isinstance(result, _Absent):
+            if result is None:
                 absences.append(url)
                 continue
             self._urls.remove(url)
@@ -268,7 +263,8 @@ class RegistryClient:
         read: Callable[[bytes], Value],
         absent: set[int],
         left_s: float,
-    ) -> Value | _Absent | _Failed:
+    ) -> Value | _Failed | None:
+        """None if the registry reports that the requested schema or version does not exist."""
         try:
             response = self._response(url, path, left_s)
             if response.status == 200:
@@ -296,24 +292,26 @@ class RegistryClient:
         settings = self._settings
         at = url + path
         for _ in range(MAX_REDIRECTS + 1):
-            limits = HttpLimits(
-                settings.connect_ms / 1000,
-                min(settings.request_ms / 1000, left_s),
-                MAX_RESPONSE_BYTES,
-            )
             self.requests += 1
             login = self._login if _is_same_host(url, at) else {}
-            response = http_get(at, {"Accept": ACCEPTED, **login}, self._context, limits)
+            response = http_get(
+                at,
+                {"Accept": ACCEPTED, **login},
+                self._context,
+                connect_s=settings.connect_ms / 1000,
+                request_s=min(settings.request_ms / 1000, left_s),
+                max_bytes=MAX_RESPONSE_BYTES,
+            )
             if response.status not in MOVED:
                 return response
             at = _redirect(at, response.location)
         raise HttpFailed(f"it redirects more than {MAX_REDIRECTS} times")
 
 
-def _judge(url: str, response: HttpResponse, absent: set[int]) -> _Absent | _Failed:
+def _judge(url: str, response: HttpResponse, absent: set[int]) -> _Failed | None:
     code = read_error_code(response.body)
     if response.status == 404 and code in absent:
-        return _Absent()
+        return None
     if response.status in (401, 403):
         refusal = _refusal_error(url, response.status)
         return _Failed(refusal.why, refusal)

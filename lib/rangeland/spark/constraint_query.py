@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rangeland.decode.columns import LogColumns
@@ -24,18 +23,11 @@ _CAUSED_BY_ROWS = {
 causes of an aborted job."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConstraintViolation:
-    """The first row for which a constraint is not true."""
-
-    constraint: TableConstraint
-    place: RecordPlace
-
-
 def first_violation(
     frame: Any, constraints: Sequence[TableConstraint], columns: LogColumns
-) -> ConstraintViolation | None:
-    """The first row, by topic, partition and offset, for which a constraint is not true."""
+) -> tuple[TableConstraint, RecordPlace] | None:
+    """The first row, by topic, partition and offset, for which a constraint is not true, with that
+    constraint."""
     from py4j.protocol import Py4JJavaError
     from pyspark import errors
     from pyspark.sql import functions as f
@@ -79,7 +71,7 @@ def first_violation(
     if row is None:
         return None
     values = {name: row[spellings[name]] for name in place_columns if name in spellings}
-    return ConstraintViolation(constraints[row[_WHICH]], RecordPlace.of(values, columns))
+    return constraints[row[_WHICH]], RecordPlace.of(values, columns)
 
 
 def _row_error(constraints: str, reason: str) -> TableRefused:

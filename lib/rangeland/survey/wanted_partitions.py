@@ -180,6 +180,19 @@ def topic_names(view: ClusterView, request: SurveyRequest) -> list[str]:
     return names
 
 
+def registered_topic_names(pattern: str, registered: Collection[str]) -> tuple[str, ...]:
+    """The topics of a registry that match the pattern. Raises NoTopicMatches if none does."""
+    names = tuple(match_topics(pattern, sorted(registered)))
+    if not names:
+        raise NoTopicMatches(
+            f"no topic matches {pattern}",
+            why=f"{count_noun(len(registered), 'topic')} registered; the pattern must match the "
+            "whole name",
+            do="correct source.topic_pattern, or create the topic",
+        )
+    return names
+
+
 def _is_meant(topic: str, request: SurveyRequest) -> bool:
     """Whether the job still includes this topic, which may only have been landed before."""
     return request.topic_pattern is not None and matches(request.topic_pattern, topic)

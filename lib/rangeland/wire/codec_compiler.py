@@ -91,27 +91,20 @@ def _wire_type(hint: Any) -> WireType | None:
     return wire
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """Reads one field, or several adjacent fields of fixed width as a tuple."""
-
-    name: str
-    read: Reader
-    is_run: bool
-
-
-def _steps(plain: list[_PresentField]) -> list[_Step]:
-    steps: list[_Step] = []
+def _steps(plain: list[_PresentField]) -> list[tuple[str | None, Reader]]:
+    """The readers of these fields, in order: each reads the field of this name or, without a name,
+    several adjacent fields of fixed width as a tuple."""
+    steps: list[tuple[str | None, Reader]] = []
     run: list[_PresentField] = []
     for field in [*plain, None]:
         if field is not None and field.codec.format:
             run.append(field)
             continue
         if run:
-            steps.append(_Step("", _run_reader(run), True))
+            steps.append((None, _run_reader(run)))
             run = []
         if field is not None:
-            steps.append(_Step(field.name, field.codec.read, False))
+            steps.append((field.name, field.codec.read))
     return steps
 
 
@@ -145,24 +138,24 @@ def _read_one_by_one(run: list[_PresentField], buffer: memoryview, offset: int) 
 def _struct_reader(
     cls: type[Any], plain: list[_PresentField], tags: list[_PresentField], flexible: bool
 ) -> Reader:
-    steps = [(step, step.read, step.is_run) for step in _steps(plain)]
+    steps = _steps(plain)
     names = [field.name for field in plain]
     tag_codecs = {field.tag: field.codec for field in tags if field.tag is not None}
     tag_names = {field.tag: field.name for field in tags}
 
     def read(buffer: memoryview, offset: int) -> tuple[Any, int]:
         values: list[Any] = []
-        step = None
+        name = None
         try:
-            for step, read_step, is_run in steps:  # noqa: B007
+            for name, read_step in steps:
                 value, offset = read_step(buffer, offset)
-                if is_run:
+                if name is None:
                     values += value
                 else:
                     values.append(value)
         except UnreadableBytes as error:
-            if step is not None and step.name:
-                raise error.in_field(step.name) from error.__cause__
+            if name is not None:
+                raise error.in_field(name) from error.__cause__
             raise
         by_name = dict(zip(names, values, strict=True))
         if flexible:

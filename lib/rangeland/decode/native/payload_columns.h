@@ -7,7 +7,7 @@
  * continues with that payload. How much memory a payload may take is limited by its length and by
  * LARGEST_PAYLOAD; once all payloads together take `most_taken`, the call ends after the current
  * one. The structs are mirrored in decode/payload/column_buffers.py, the faults in
- * payload_faults.py. */
+ * payload_bytes.py. */
 
 enum column_kind {
     BOOL_COLUMN = 1,

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from rangeland.delta.ledger.events import (
+    EventKey,
     EventKind,
     LedgerEvent,
     LogFingerprint,
@@ -319,6 +320,22 @@ _IN_DOCUMENT = {
 
 def _compact(document: Record) -> str:
     return json.dumps(document, separators=(",", ":"))
+
+
+def key_of(row: dict[str, object], path: str) -> EventKey:
+    """The key of an event, from the columns of its row in the file ``path``."""
+    numbers = {name: row.get(name) or 0 for name in ("sequence", "entered", "attempt")}
+    sequence, entered, attempt = (int(str(number)) for number in numbers.values())
+    event, application, job = (str(row[name]) for name in ("event", "application", "job"))
+    return EventKey(
+        event=event,
+        application=application,
+        job=job,
+        sequence=sequence,
+        entered=entered,
+        path=path,
+        attempt=attempt,
+    )
 
 
 def stats_of(rows: Sequence[Record]) -> str:

@@ -198,6 +198,19 @@ class LossEvent(_OfPlan):
         return self.key == other.key and has_all and (len(ids) == 1 or None in ids)
 
 
+@dataclass(frozen=True, slots=True)
+class EventKey(_OfPlan):
+    """The identity of an event, and the file that contains its row. ``entered`` is 0 except for
+    plans; ``attempt`` is the number if the event is a part. A file of losses has a single key for
+    all of its rows."""
+
+    event: str
+    """An ``EventKind``, or a kind that a later version has added."""
+    entered: int
+    path: str
+    attempt: int = 0
+
+
 LedgerEvent = PlanEvent | OutcomeEvent | PartEvent | LossEvent
 
 

@@ -15,9 +15,15 @@ import pyarrow.dataset as pds
 import pyarrow.parquet as pq
 
 from rangeland.clock import wall_ms
-from rangeland.delta.ledger.event_codec import INDEXED, SCHEMA, from_row, stats_of, to_row
-from rangeland.delta.ledger.event_keys import EventKey, key_of
-from rangeland.delta.ledger.events import LedgerEvent, PlanEvent
+from rangeland.delta.ledger.event_codec import (
+    INDEXED,
+    SCHEMA,
+    from_row,
+    key_of,
+    stats_of,
+    to_row,
+)
+from rangeland.delta.ledger.events import EventKey, LedgerEvent, PlanEvent
 from rangeland.delta.parquet_files.data_files import open_parquet, write_whole_file
 from rangeland.delta.stores.store_access import StoreSettings, sync_file
 from rangeland.delta.stores.store_errors import as_own_errors, masked_error

@@ -19,9 +19,15 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rangeland.delta.ledger.compaction import COMPACTIONS, compact_files, is_due
-from rangeland.delta.ledger.event_codec import SCHEMA, missing_columns_sql, to_row
-from rangeland.delta.ledger.event_keys import EventKey, key_of
-from rangeland.delta.ledger.events import LedgerEvent, LossEvent, OutcomeEvent, PartEvent, PlanEvent
+from rangeland.delta.ledger.event_codec import SCHEMA, key_of, missing_columns_sql, to_row
+from rangeland.delta.ledger.events import (
+    EventKey,
+    LedgerEvent,
+    LossEvent,
+    OutcomeEvent,
+    PartEvent,
+    PlanEvent,
+)
 from rangeland.delta.ledger.ledger_files import LedgerFiles
 from rangeland.delta.ledger.ledger_view import LedgerView
 from rangeland.delta.stores.table_path import TablePath

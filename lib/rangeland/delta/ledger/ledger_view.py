@@ -16,9 +16,9 @@ from rangeland.delta.ledger.covered_offsets import (
     without_ranges,
     without_still_to_come,
 )
-from rangeland.delta.ledger.event_keys import EventKey
 from rangeland.delta.ledger.events import (
     CoveredIntervals,
+    EventKey,
     EventKind,
     LedgerEvent,
     LossEvent,

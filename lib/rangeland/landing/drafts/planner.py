@@ -42,7 +42,7 @@ from rangeland.planning.exact_ranges import (
 )
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.lagging_ends import judge_draft
+from rangeland.planning.lagging_ends import RESURVEY_POLL_S, must_survey_again
 from rangeland.planning.loss_errors import FailingLosses, failing_error, range_lost_error
 from rangeland.planning.overwrite_check import find_overwritten, in_earlier_epochs, marks_of_landed
 from rangeland.planning.plan import Plan, with_own_application
@@ -107,17 +107,16 @@ class Planner:
 
     def _draft_new(self, position: JobPosition) -> PlanDraft:
         """A draft with the offsets of the job's range that the table lacks. The logs are surveyed
-        again as long as ``judge_draft`` asks for it."""
+        again as long as ``must_survey_again`` says so."""
         began_at = time.monotonic()
         while True:
             survey = self._context.surveys.for_plan(position)
             self._check_checkpoint_still_applies(position, survey)
             draft = self._draft_by(survey, position)
             waited_s = time.monotonic() - began_at
-            again = judge_draft(draft, position.checkpoint, survey, waited_s)
-            if again is None:
+            if not must_survey_again(draft, position.checkpoint, survey, waited_s):
                 return draft
-            time.sleep(again.pause_s)
+            time.sleep(RESURVEY_POLL_S)
 
     def _draft_by(self, survey: Survey, position: JobPosition) -> PlanDraft:
         """A draft from one survey. It is made again if landed offsets now have other records."""

@@ -34,7 +34,6 @@ from rangeland.landing.execution.commit_failures import (
 from rangeland.landing.execution.constraint_check import ConstraintCheck
 from rangeland.landing.execution.outcome_preparation import OutcomePreparer
 from rangeland.landing.execution.plan_ending import (
-    GivenUp,
     Superseded,
     check_plan_is_not_ended,
     give_up,
@@ -308,11 +307,10 @@ class PlanCommitter:
         if not files:
             raise error
         gone_error = gone_rows_error(plan, files, error)
-        match give_up(self._context, plan, gone_error, outcome):
-            case GivenUp():
-                raise gone_error from error
-            case Superseded() as superseded:
-                return superseded
+        superseded = give_up(self._context, plan, gone_error, outcome)
+        if superseded is None:
+            raise gone_error from error
+        return superseded
 
     def _differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange | None:
         """The changes that the replacement would make; None if the rows cannot be compared. This is

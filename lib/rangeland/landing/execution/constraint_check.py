@@ -46,4 +46,5 @@ class ConstraintCheck:
         if violation is None:
             self._passed |= {(file.path, constraints) for file in unchecked}
             return None
-        return violation_error(violation.constraint, table.name, violation.place)
+        constraint, place = violation
+        return violation_error(constraint, table.name, place)

@@ -11,7 +11,7 @@ from rangeland.errors import RangelandError, RangeLost, Unreachable
 from rangeland.landing.execution.commit_failures import read_again_warning
 from rangeland.landing.execution.constraint_check import ConstraintCheck
 from rangeland.landing.execution.final_log_check import LogsChanged
-from rangeland.landing.execution.plan_ending import GivenUp, Superseded, give_up
+from rangeland.landing.execution.plan_ending import give_up
 from rangeland.landing.execution.shared_reader_interface import PlanReceipts, SharedReading
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
@@ -84,11 +84,10 @@ class OutcomePreparer:
         except RangelandError as error:
             if not plan.kind.traits.is_given_up_for(error):
                 raise
-            match give_up(self._context, plan, error, earlier_outcome):
-                case GivenUp():
-                    raise
-                case Superseded(outcome=theirs):
-                    return theirs
+            superseded = give_up(self._context, plan, error, earlier_outcome)
+            if superseded is None:
+                raise
+            return superseded.outcome
         prepared = self._write(plan, results, reading, earlier_outcome)
         if not (prepared.is_mine or is_shared) and earlier_outcome is None:
             self._context.warn(

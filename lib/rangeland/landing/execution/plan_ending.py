@@ -23,11 +23,6 @@ from rangeland.planning.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
-    """The plan has ended without changing the table."""
-
-
-@dataclass(frozen=True, slots=True)
 class Superseded:
     """The plan has an outcome that counts: another driver has prepared or landed it in the
     meantime. It must be committed, unless it has landed."""
@@ -57,9 +52,9 @@ def give_up(
     plan: Plan,
     error: RangelandError,
     earlier_outcome: OutcomeEvent | None,
-) -> GivenUp | Superseded:
-    """Ends a plan that cannot succeed, without changing the table. Does nothing if it has landed,
-    or another driver has read it successfully."""
+) -> Superseded | None:
+    """Ends a plan that cannot succeed, without changing the table; then returns None. Does nothing
+    if it has landed, or another driver has read it successfully."""
     target = context.target
     if earlier_outcome is not None and has_landed_by_now(target, plan):
         return Superseded(earlier_outcome)
@@ -76,7 +71,7 @@ def give_up(
         and _has_landed_as(target.table, plan, earlier_outcome)
     ):
         return Superseded(earlier_outcome)
-    return GivenUp()
+    return None
 
 
 def _has_landed_as(table: TargetTable, plan: Plan, outcome: OutcomeEvent) -> bool:

@@ -14,13 +14,12 @@ import pyarrow as pa
 
 from rangeland.decode.payload.avro.avro_resolution import AvroCompiler, Mismatch
 from rangeland.decode.payload.avro.avro_schema import AvroType, arrow_type_of, parse_avro_schema
-from rangeland.decode.payload.payload_bytes import PayloadBytes
+from rangeland.decode.payload.payload_bytes import PayloadBytes, PayloadFault
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
     PayloadFormat,
     PayloadSchemaError,
 )
-from rangeland.decode.payload.payload_faults import PayloadFault
 from rangeland.decode.payload.payload_kernel import AvroProgram, PayloadKernel
 from rangeland.decode.payload.schema_ids.framed_decoder import FramedDecoder, Written
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
@@ -78,8 +77,8 @@ def unreadable_fields(writer: str, reader: str) -> tuple[Mismatch, ...]:
     contain them would be undecodable; empty if every payload can be read. Raises
     PayloadSchemaError."""
     compiler = AvroCompiler(parse_avro_schema(reader))
-    program = compiler.add_writer(parse_avro_schema(writer))
-    return tuple(program.mismatches.values())
+    _, mismatches = compiler.add_writer(parse_avro_schema(writer))
+    return tuple(mismatches.values())
 
 
 class AvroDecoder(FramedDecoder[int]):
@@ -113,10 +112,10 @@ class AvroDecoder(FramedDecoder[int]):
             return f"cannot be used: {error}"
 
     def _add(self, writer: AvroType) -> int:
-        added = self._compiler.add_writer(writer)
-        self._mismatches.update(added.mismatches)
+        root, mismatches = self._compiler.add_writer(writer)
+        self._mismatches.update(mismatches)
         self._program = None
-        return added.root
+        return root
 
     def _decode_bodies(self, payloads: PayloadBytes, written: Written[int]) -> DecodedPayloads:
         roots = np.full(payloads.count, self._bare, np.int64)

@@ -73,14 +73,6 @@ class Mismatch:
         return f"{self.writer_type} cannot be read as {self.reader_type}"
 
 
-@dataclass
-class WriterProgram:
-    """The program for one writer's schema: where it begins, and what cannot be read."""
-
-    root: int
-    mismatches: Mapping[int, Mismatch]
-
-
 class AvroCompiler:
     """The columns of one reader's schema, and programs that fill them."""
 
@@ -92,11 +84,12 @@ class AvroCompiler:
         self._mismatches: dict[int, Mismatch] = {}
         self._add_columns(reader, arrow_type_of(reader))
 
-    def add_writer(self, writer: AvroType) -> WriterProgram:
+    def add_writer(self, writer: AvroType) -> tuple[int, Mapping[int, Mismatch]]:
+        """The node at which the program for a writer's schema begins, and the fields that cannot be
+        read."""
         self._mismatches = {}
         self.nodes.keep(writer)
-        root = self._resolve(writer, self.reader, 0, "")
-        return WriterProgram(root, self._mismatches)
+        return self._resolve(writer, self.reader, 0, ""), self._mismatches
 
     # --- columns ---
 

@@ -14,13 +14,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from rangeland.decode.payload.payload_bytes import PayloadBytes
+from rangeland.decode.payload.payload_bytes import PayloadBytes, PayloadFault
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
     PayloadFormat,
     PayloadSchemaError,
 )
-from rangeland.decode.payload.payload_faults import PayloadFault
 from rangeland.decode.payload.payload_kernel import PayloadKernel
 from rangeland.decode.payload.protobuf.message_indexes import ProtoText
 from rangeland.decode.payload.protobuf.protobuf_columns import ProtobufCompiler
@@ -123,9 +122,10 @@ class ProtobufDecoder(FramedDecoder[ProtoText]):
     def _detail(self, payloads: PayloadBytes, row: int, schema_id: int) -> str:
         if payloads.faults[row] != PayloadFault.AMBIGUOUS_MESSAGE:
             return ""
-        indexes = read_message_indexes(payloads, row)
+        found = read_message_indexes(payloads, row)
         text = self._needed[schema_id]
-        if indexes is None or not isinstance(text, ProtoText):
+        if found is None or not isinstance(text, ProtoText):
             return ""
-        names = " or ".join(text.meanings(indexes.numbers)[:5])
-        return f"{AMBIGUOUS}; {indexes.numbers} is {names}"
+        indexes, _ = found
+        names = " or ".join(text.meanings(indexes)[:5])
+        return f"{AMBIGUOUS}; {indexes} is {names}"

@@ -9,13 +9,11 @@ never causes an error.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from rangeland.decode.payload.payload_bytes import PayloadBytes, payload_bytes
+from rangeland.decode.payload.payload_bytes import PayloadBytes, PayloadFault, payload_bytes
 from rangeland.decode.payload.payload_decoder import PayloadArray
-from rangeland.decode.payload.payload_faults import PayloadFault
 from rangeland.wire.codec_errors import UnreadableBytes
 from rangeland.wire.primitives import read_uvarint, uvarint_bytes
 
@@ -90,22 +88,20 @@ def skip_message_indexes(
         payloads.starts[rest[is_match]] += len(encoded)
         rest = rest[~is_match]
     for row in rest.tolist():
-        indexes = read_message_indexes(payloads, row)
-        if indexes is None:
+        found = read_message_indexes(payloads, row)
+        if found is None:
             payloads.fail(np.array([row]), PayloadFault.DAMAGED_MESSAGE_INDEXES)
-        elif (fault := fault_of(indexes.numbers)) is not None:
+            continue
+        indexes, length_bytes = found
+        if (fault := fault_of(indexes)) is not None:
             payloads.fail(np.array([row]), fault)
         else:
-            payloads.starts[row] += indexes.length_bytes
+            payloads.starts[row] += length_bytes
 
 
-class MessageIndexes(NamedTuple):
-    numbers: list[int]
-    length_bytes: int
-
-
-def read_message_indexes(payloads: PayloadBytes, row: int) -> MessageIndexes | None:
-    """The message indexes at the start of a payload; None if they are damaged."""
+def read_message_indexes(payloads: PayloadBytes, row: int) -> tuple[list[int], int] | None:
+    """The message indexes at the start of a payload, and how many bytes they take; None if they are
+    damaged."""
     begin, end = int(payloads.starts[row]), int(payloads.ends[row])
     return _read_indexes(payloads.data[begin : min(end, begin + 10 * MAX_INDEXES)])
 
@@ -119,7 +115,7 @@ def _begins_with(payloads: PayloadBytes, rows: np.ndarray, expected: bytes) -> n
     return is_match
 
 
-def _read_indexes(data: object) -> MessageIndexes | None:
+def _read_indexes(data: object) -> tuple[list[int], int] | None:
     raw = memoryview(data).cast("B")  # type: ignore[arg-type]
     numbers: list[int] = []
     length, at = 1, 0
@@ -134,4 +130,4 @@ def _read_indexes(data: object) -> MessageIndexes | None:
             length = 1 + number
         if number < 0 or length > MAX_INDEXES:
             return None
-    return MessageIndexes(numbers[1:] or [0], at)
+    return numbers[1:] or [0], at

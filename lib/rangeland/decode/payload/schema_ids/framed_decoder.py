@@ -12,7 +12,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from rangeland.decode.payload.payload_bytes import PayloadBytes, payload_bytes
+from rangeland.decode.payload.payload_bytes import PayloadBytes, PayloadFault, payload_bytes
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
     MissingSchemas,
@@ -20,7 +20,6 @@ from rangeland.decode.payload.payload_decoder import (
     PayloadDecoder,
     Undecodable,
 )
-from rangeland.decode.payload.payload_faults import PayloadFault
 from rangeland.decode.payload.schema_ids.confluent_framing import count_ids, read_schema_ids
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     FoundSchema,
