@@ -23,6 +23,7 @@ from rangeland.cli.many_jobs import (
 from rangeland.cli.options import (
     From,
     JobPaths,
+    Lineage,
     Settings,
     Until,
     command,
@@ -30,6 +31,7 @@ from rangeland.cli.options import (
     parse_path,
 )
 from rangeland.errors import RangelandError, UsageError
+from rangeland.monitoring.lineage_client import lineage_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,6 +86,7 @@ def run(
     from_bound: From = None,
     until_bound: Until = None,
     parallel: Parallel = None,
+    lineage: Lineage = None,
     settings: Settings = None,
 ) -> None:
     """Land what is new. Running it again at any time lands nothing twice.
@@ -109,8 +112,9 @@ def run(
 
         return TableCommand(work_on_job(run_job), render_result, run_all)
 
-    jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
-    run_table_command(output, jobs, table_command, asks_brokers=True)
+    with lineage_file(lineage):
+        jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
+        run_table_command(output, jobs, table_command, asks_brokers=True)
 
 
 @command
@@ -175,6 +179,7 @@ def backfill(
         typer.Option("--replace", help="Land the range again, replacing the rows that are there."),
     ] = False,
     parallel: Parallel = None,
+    lineage: Lineage = None,
     settings: Settings = None,
 ) -> None:
     """Land a range of your choice, without moving the checkpoint of the scheduled runs.
@@ -192,12 +197,13 @@ def backfill(
       rangeland backfill orders.yaml --missing
     """
     output.writes = not dry_run
+    if dry_run and lineage is not None:
+        raise UsageError("--lineage: a dry run lands nothing to report", do="omit one of the two")
 
     from rangeland.job.command_line_overrides import check_range_is_for_backfill
 
     check = partial(check_range_is_for_backfill, missing=missing, replace=replace)
     load = load_with_schemas(settings, from_bound, until_bound, check=check)
-    jobs = load_jobs(job_files, load, parallel)
 
     from rangeland.planning.plan_kind import backfill_kind
 
@@ -211,10 +217,12 @@ def backfill(
         work = work_on_job(backfill_job, kind=kind)
         return TableCommand(work, render_result, partial(run_all, kind=kind))
 
-    if dry_run:
-        _preview(output, jobs, kind)
-    else:
-        run_table_command(output, jobs, table_command, asks_brokers=True)
+    with lineage_file(lineage):
+        jobs = load_jobs(job_files, load, parallel)
+        if dry_run:
+            _preview(output, jobs, kind)
+        else:
+            run_table_command(output, jobs, table_command, asks_brokers=True)
 
 
 # --- shared --------------------------------------------------------------------

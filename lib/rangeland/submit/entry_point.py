@@ -20,6 +20,7 @@ from rangeland.errors import UsageError
 from rangeland.job.command_line_overrides import load_job
 from rangeland.job.job_text import check_settings_are_well_formed
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings
+from rangeland.monitoring.lineage_client import lineage_file
 from rangeland.results import RunResult
 
 
@@ -67,7 +68,8 @@ def main(
             options = _parser(doc, flags).parse_args(words)
             output.configure_logging(LogSettings(options.log_level, options.log_format))
             chosen = frozenset(name for name in flags or () if getattr(options, name))
-            result = work(ScriptEntry(options, settings, output, chosen))
+            with lineage_file(options.lineage):
+                result = work(ScriptEntry(options, settings, output, chosen))
         except KeyboardInterrupt:
             return output.report_interruption()
         except Exception as error:
@@ -112,6 +114,7 @@ def _parser(doc: str, more: Mapping[str, str] | None = None) -> argparse.Argumen
         default=[],
         help="override a field of the job file",
     )
+    add("--lineage", metavar="FILE", type=Path, help="append OpenLineage events to a file")
     for name, meaning in (more or {}).items():
         add(f"--{name}", action="store_true", help=meaning)
     add("--json", action="store_true", help="print one JSON object as the last line of stdout")
