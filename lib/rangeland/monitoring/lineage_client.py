@@ -64,7 +64,7 @@ def _check_file_can_be_written(path: Path) -> None:
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise UsageError(f"{name}: it cannot be written", do="name a file that can be written to")
     if not _is_installed():
-        raise UsageError(f"{name}: the OpenLineage client is not installed", do=INSTALL)
+        raise UsageError(f"{name}: the OpenLineage client is not installed", do=f"run {INSTALL}")
 
 
 def _is_installed() -> bool:

@@ -42,6 +42,7 @@ from rangeland.job import Job
 from rangeland.planning.slice_receipt import RangeResult
 from rangeland.result_json import RESULT_JSON
 from rangeland.results import RunResult
+from rangeland.spark.catalog_names import parts_of
 
 PRODUCER = f"urn:rangeland:{__version__}"
 SCHEMA_URL = (
@@ -129,7 +130,7 @@ def catalog_symlink(table: str, path: TablePath, conf: Mapping[str, str]) -> Dat
     """The name of a table in Spark's own catalog: below the Hive metastore, or below the warehouse
     if the table is in it. ``table``: ``schema.table`` or ``catalog.schema.table``; None for other
     catalogs. ``conf``: Spark's settings."""
-    *catalog, schema, name = table.replace("`", "").split(".")
+    *catalog, schema, name = parts_of(table)
     if catalog not in ([], ["spark_catalog"]):
         return None
     metastore = conf.get("spark.hadoop.hive.metastore.uris", "").split(",")[0]
