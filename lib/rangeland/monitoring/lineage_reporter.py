@@ -199,8 +199,11 @@ def _table_of(context: LandingContext) -> LandedTable | None:
     symlink = None
     if context.job.sink.is_catalog_name:
         # Only then: without a name in a catalog, there may be no session yet, and none is needed.
+        # The first two always have a value.
         names = ("spark.sql.catalogImplementation", "spark.sql.warehouse.dir")
         metastore = "spark.hadoop.hive.metastore.uris"
-        conf = {name: context.spark.conf.get(name, "") or "" for name in (*names, metastore)}
+        settings = context.spark.conf
+        conf = {name: str(settings.get(name)) for name in names}
+        conf[metastore] = settings.get(metastore, "") or ""
         symlink = catalog_symlink(location.name, path, conf)
     return LandedTable(table_name(path), symlink, context.row_schema)
