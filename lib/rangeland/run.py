@@ -117,7 +117,7 @@ def backfill(
 
 def _land(job: Job, spark: SparkSession, progress: Progress, kind: PlanKind) -> RunResult:
     def land(landing: ReportedLanding) -> RunResult:
-        return land_plans(landing.opened(open_landing(job, spark, progress, kind)))
+        return land_plans(landing.note_opened(open_landing(job, spark, progress, kind)))
 
     return report_landing(job, progress, land)
 
@@ -144,7 +144,7 @@ def redrive(
         return _redrive_result(open_landing(job, spark, progress, kind), None)
 
     def land(landing: ReportedLanding) -> RedriveResult:
-        context = landing.opened(open_landing(job, spark, progress, kind))
+        context = landing.note_opened(open_landing(job, spark, progress, kind))
         steps, draft = _with_lease(context, LandingSteps.land_until_done)
         done = steps.result(draft)
         landing.complete(done)
@@ -180,7 +180,7 @@ def apply(
     ``unplanned_losses`` were found when it was made, and are not part of it."""
 
     def land(landing: ReportedLanding) -> RunResult:
-        context = landing.opened(open_landing(job, spark, progress))
+        context = landing.note_opened(open_landing(job, spark, progress))
         if plan.job != job.name:
             what = f"the plan belongs to the job {plan.job}"
             why = f"the job file is that of {job.name}"

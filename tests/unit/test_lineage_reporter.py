@@ -70,7 +70,7 @@ def opened_landing() -> Any:
 
 
 def land(landing: ReportedLanding) -> RunResult:
-    landing.opened(opened_landing())
+    landing.note_opened(opened_landing())
     return made.a_result()
 
 
@@ -350,7 +350,8 @@ def test_the_event_after_a_failure_is_tried() -> None:
     with collecting(400) as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
 
         def recover(landing: ReportedLanding) -> RunResult:
-            while not collector.events:
+            deadline_s = time.monotonic() + 20
+            while not collector.events and time.monotonic() < deadline_s:
                 time.sleep(0.01)
             collector.status = 201
             return land(landing)
@@ -363,7 +364,7 @@ def test_the_event_after_a_failure_is_tried() -> None:
 
 def test_an_event_that_cannot_be_made_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     def lacks_path(landing: ReportedLanding) -> RunResult:
-        landing.opened(SimpleNamespace())  # type: ignore[arg-type]
+        landing.note_opened(SimpleNamespace())  # type: ignore[arg-type]
         return made.a_result()
 
     progress = Warned()

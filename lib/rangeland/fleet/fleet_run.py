@@ -273,7 +273,7 @@ class OpenedJob:
         return (self.table_job.job.name, self.table_job.table)
 
     def run(self, landing: ReportedLanding) -> RunResult:
-        return land_plans(landing.opened(self.context))
+        return land_plans(landing.note_opened(self.context))
 
     def offsets_to_read(self) -> int:
         """A rough size of the job's work, to order the jobs."""

@@ -1,4 +1,4 @@
-"""Where OpenLineage events go, and how they get there.
+"""Sends OpenLineage events.
 
 They go where the configuration of the OpenLineage client says, and to the file of ``--lineage``.
 The client is imported only if there is either. Each destination has a thread of its own: an
@@ -144,7 +144,7 @@ def _is_wanted(client: OpenLineageClient) -> bool:
 
 
 def _address(transport: Any) -> str:
-    """Where a transport sends events, without the user and the query of its URL."""
+    """The address that a transport sends events to, without the user and the query of its URL."""
     url = urlsplit(str(getattr(transport, "url", "")))
     if not url.hostname:
         return f"the transport {transport.kind}"

@@ -142,7 +142,7 @@ class LineageReporter:
 
 
 class ReportedLanding:
-    """One landing while it is reported. Its table is known once it is ``opened``."""
+    """One landing while it is reported. Its table is known after ``note_opened``."""
 
     def __init__(self, reporter: LineageReporter, events: LandingEvents | None) -> None:
         self._reporter = reporter
@@ -155,8 +155,8 @@ class ReportedLanding:
         if (events := self._events) is not None:
             self._reporter.send(events.start)
 
-    def opened(self, context: LandingContext) -> LandingContext:
-        """Returns the context."""
+    def note_opened(self, context: LandingContext) -> LandingContext:
+        """Takes note of the table, and returns the context."""
         if self._events is not None:
             self._context = context
             self._table = self._reporter.made(lambda: _table_of(context))
