@@ -284,8 +284,26 @@ def test_a_configuration_that_the_client_refuses_is_a_warning(variables: dict[st
     with lineage_settings(**variables):
         assert report_landing(JOB, progress, land).landed == made.a_result().landed
     (text,) = progress.texts
-    assert "the configuration of the client is invalid" in text
+    assert "the OpenLineage client refuses its configuration" in text
     assert SECRET not in text
+
+
+def test_a_configuration_that_is_refused_does_not_fail_a_run_with_a_file() -> None:
+    Path("openlineage.yml").write_text("facets: {no_such: 1}")
+    progress = Warned()
+    with lineage_file(Path("lineage.jsonl")):
+        assert report_landing(JOB, progress, land).landed == made.a_result().landed
+    assert "refuses its configuration" in progress.texts[0]
+
+
+def test_a_client_without_what_events_need_does_not_fail_a_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "rangeland.monitoring.lineage_events", None)
+    progress = Warned()
+    with lineage_file(Path("lineage.jsonl")):
+        assert report_landing(JOB, progress, land).landed == made.a_result().landed
+    assert "could not be made" in progress.texts[0]
 
 
 def test_a_parent_that_names_no_run_is_a_warning() -> None:

@@ -99,22 +99,21 @@ def open_destinations() -> tuple[list[LineageDestination], str]:
     # Without a handler, Python would print the client's log to stderr.
     logging.getLogger("openlineage").addHandler(logging.NullHandler())
     destinations = []
-    if _file is not None:
-        destinations.append(LineageDestination(_client_for_file(_file), str(_file)))
-    warning = ""
-    if is_configured:
-        try:
+    try:
+        if _file is not None:
+            destinations.append(LineageDestination(_client_for_file(_file), str(_file)))
+        if is_configured:
             client = _make_client()
-        except Exception as error:  # The client raises many classes; a landing must not fail.
-            warning = (
-                "no OpenLineage events are sent: the configuration of the client is invalid "
-                f"({type(error).__name__}); check OPENLINEAGE_URL, its other variables and its "
-                f"{CONFIG_FILE}"
-            )
-        else:
             if _is_wanted(client):
                 destinations.append(LineageDestination(client, _address(client.transport)))
-    return destinations, warning
+    except Exception as error:  # The client raises many classes; a landing must not fail.
+        logger.info("Failed to configure the OpenLineage client: %s", type(error).__name__)
+        return destinations, (
+            "the OpenLineage client refuses its configuration, so it sends no events "
+            f"({type(error).__name__}); check OPENLINEAGE_URL, its other variables and its "
+            f"{CONFIG_FILE}"
+        )
+    return destinations, ""
 
 
 def _client_for_file(path: Path) -> OpenLineageClient:

@@ -63,16 +63,20 @@ class LineageReporter:
     def __enter__(self) -> Self:
         self._destinations, self.warning = open_destinations()
         if self._destinations:
-            from rangeland.monitoring.lineage_events import parent_facet
-
-            try:
-                self._parent = parent_facet(os.environ)
-            except ValueError:
-                self.warning = (
-                    "the OpenLineage events name no parent: OPENLINEAGE_PARENT_ID or "
-                    "OPENLINEAGE_ROOT_PARENT_ID is not NAMESPACE/JOB/RUN_ID"
-                )
+            self._parent = self.made(self._find_parent)
         return self
+
+    def _find_parent(self) -> ParentRunFacet | None:
+        from rangeland.monitoring.lineage_events import parent_facet
+
+        try:
+            return parent_facet(os.environ)
+        except ValueError:
+            self.warning = (
+                "the OpenLineage events name no parent: OPENLINEAGE_PARENT_ID or "
+                "OPENLINEAGE_ROOT_PARENT_ID is not NAMESPACE/JOB/RUN_ID"
+            )
+            return None
 
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         for landing in list(self._running):  # of threads that an interruption leaves behind
@@ -102,15 +106,14 @@ class LineageReporter:
         self._start(job).fail(error)
 
     def _start(self, job: Job | str) -> ReportedLanding:
-        landing = ReportedLanding(self, self._events_of(job))
+        events = self.made(lambda: self._events_of(job)) if self._destinations else None
+        landing = ReportedLanding(self, events)
         with self._lock:
             self._running.add(landing)
         landing.start()
         return landing
 
-    def _events_of(self, job: Job | str) -> LandingEvents | None:
-        if not self._destinations:
-            return None
+    def _events_of(self, job: Job | str) -> LandingEvents:
         from rangeland.monitoring.lineage_events import LineageJob, landing_events, lineage_job
 
         known = LineageJob(job) if isinstance(job, str) else lineage_job(job)
