@@ -20,6 +20,8 @@ from tests.examples import USUAL, draw_the_same_whatever_is_imported, tried
 
 # Commands that tests start leave no JVM behind that writes an archive of its classes.
 os.environ["RANGELAND_CLASS_ARCHIVE"] = "off"
+# Landings send no events to whatever this machine's OpenLineage client is configured for.
+os.environ["OPENLINEAGE_DISABLED"] = "true"
 
 settings.register_profile("rangeland", tried(USUAL))
 settings.load_profile("rangeland")

@@ -26,6 +26,7 @@ from .commands import (
     read_answer,
     result_text,
 )
+from .lineage import parent_variables
 from .running import Command
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class RangelandBackfillOperator(BaseOperator):
             )
         except BadRequest as error:
             raise AirflowFailException(str(error)) from None
-        code, stdout = self._run(arguments)
+        code, stdout = self._run(arguments, parent_variables(context["ti"]))
         answer = read_answer(stdout)
         if is_worth_retry(code) or (self._command is not None and self._command.stopped):
             # Stopped from outside, for example by a worker that shuts down: not the run's fault.
@@ -123,10 +124,10 @@ class RangelandBackfillOperator(BaseOperator):
         if self._command is not None:
             self._command.stop()
 
-    def _run(self, arguments: list[str]) -> tuple[int, str]:
+    def _run(self, arguments: list[str], variables: dict[str, str]) -> tuple[int, str]:
         self.log.info("$ %s", shlex.join(arguments))
         try:
-            self._command = Command(arguments, directory())
+            self._command = Command(arguments, directory(), variables)
         except OSError as error:
             raise AirflowFailException(
                 f"{arguments[0]} could not be started in {directory()}: {error}. Set the Airflow "

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
@@ -22,9 +22,12 @@ POLL_S = 0.05
 
 
 class Command:
-    """A running command, started by the constructor. Raises OSError if it cannot be started."""
+    """A running command, started by the constructor. Raises OSError if it cannot be started.
+    ``variables`` are added to its environment."""
 
-    def __init__(self, arguments: Sequence[str], directory: str) -> None:
+    def __init__(
+        self, arguments: Sequence[str], directory: str, variables: Mapping[str, str] | None = None
+    ) -> None:
         self.stopped = False
         # A file, since stdout is not read while stderr is followed. Closed by `follow`.
         self._stdout = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
@@ -32,6 +35,7 @@ class Command:
             self._process = subprocess.Popen(
                 arguments,
                 cwd=directory,
+                env={**os.environ, **(variables or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=self._stdout,
                 stderr=subprocess.PIPE,

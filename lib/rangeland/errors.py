@@ -15,7 +15,7 @@ errors.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -124,6 +124,20 @@ def error_json(error: RangelandError) -> dict[str, Any]:
 def public_name(error: RangelandError) -> str:
     """The name of the error's class, or of the class in this module that it derives from."""
     return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == __name__)
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it was caused by, directly and indirectly."""
+    seen: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and not any(cause is one for one in seen):
+        yield cause
+        seen.append(cause)
+        cause = cause.__cause__ or cause.__context__
+
+
+def is_caused_by_interrupt(error: BaseException) -> bool:
+    return any(isinstance(cause, KeyboardInterrupt) for cause in causes_of(error))
 
 
 def _bare_error(kind: type[RangelandError], what: str) -> RangelandError:

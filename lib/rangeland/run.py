@@ -25,6 +25,7 @@ from rangeland.landing.special_plans.redrive import (
 from rangeland.landing.target.landing_target import LandingTarget, open_target
 from rangeland.landing.target.ledger_history import expected_speed
 from rangeland.loss import DecidedLoss
+from rangeland.monitoring.lineage_reporter import ReportedLanding, report_landing
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
@@ -102,7 +103,7 @@ def preview_plan(context: LandingContext) -> PlanPreview:
 
 def run(job: Job, spark: SparkSession, progress: Progress) -> RunResult:
     """Lands the job's range exactly once, after finishing any unfinished plans."""
-    return land_plans(open_landing(job, spark, progress))
+    return _land(job, spark, progress, PlanKind.RUN)
 
 
 def backfill(
@@ -111,7 +112,14 @@ def backfill(
     """Lands the job's range independently of its scheduled runs, without moving their checkpoint.
     ``kind``: the kind of the plans, for new offsets, for rows that the table has lost, or for
     landing the range again."""
-    return land_plans(open_landing(job, spark, progress, kind))
+    return _land(job, spark, progress, kind)
+
+
+def _land(job: Job, spark: SparkSession, progress: Progress, kind: PlanKind) -> RunResult:
+    def land(landing: ReportedLanding) -> RunResult:
+        return land_plans(landing.note_opened(open_landing(job, spark, progress, kind)))
+
+    return report_landing(job, progress, land)
 
 
 def land_plans(context: LandingContext) -> RunResult:
@@ -132,13 +140,18 @@ def redrive(
     """Lands quarantined batches that can be decoded now, from the kept bytes or from the log; a
     dry run only reports them."""
     kind = PlanKind.REREAD if from_log else PlanKind.REDRIVE
-    context = open_landing(job, spark, progress, kind)
     if dry_run:
-        return _redrive_result(context, None)
-    steps, draft = _with_lease(context, LandingSteps.land_until_done)
-    done = steps.result(draft)
-    with steps.counting_landed():
-        return _redrive_result(context, done)
+        return _redrive_result(open_landing(job, spark, progress, kind), None)
+
+    def land(landing: ReportedLanding) -> RedriveResult:
+        context = landing.note_opened(open_landing(job, spark, progress, kind))
+        steps, draft = _with_lease(context, LandingSteps.land_until_done)
+        done = steps.result(draft)
+        landing.complete(done)
+        with steps.counting_landed():
+            return _redrive_result(context, done)
+
+    return report_landing(job, progress, land)
 
 
 def _redrive_result(context: LandingContext, done: RunResult | None) -> RedriveResult:
@@ -165,13 +178,17 @@ def apply(
 ) -> RunResult:
     """Enters a plan that was made earlier, or refuses it if it no longer applies.
     ``unplanned_losses`` were found when it was made, and are not part of it."""
-    context = open_landing(job, spark, progress)
-    if plan.job != job.name:
-        what = f"the plan belongs to the job {plan.job}"
-        why = f"the job file is that of {job.name}"
-        raise Conflict(what, why=why, do="apply the plan with the job file it was made with")
-    steps, draft = _with_lease(context, lambda steps: steps.apply(plan, unplanned_losses))
-    return steps.result(draft)
+
+    def land(landing: ReportedLanding) -> RunResult:
+        context = landing.note_opened(open_landing(job, spark, progress))
+        if plan.job != job.name:
+            what = f"the plan belongs to the job {plan.job}"
+            why = f"the job file is that of {job.name}"
+            raise Conflict(what, why=why, do="apply the plan with the job file it was made with")
+        steps, draft = _with_lease(context, lambda steps: steps.apply(plan, unplanned_losses))
+        return steps.result(draft)
+
+    return report_landing(job, progress, land)
 
 
 # --- the group -----------------------------------------------------------------------------------

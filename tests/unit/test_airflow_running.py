@@ -45,6 +45,15 @@ def test_stderr_is_passed_on_line_by_line_while_it_runs(tmp_path: Path) -> None:
     assert told == ["first", "last"]
 
 
+def test_variables_are_added_to_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEPT", "1")
+    code = "import os; print(os.environ['KEPT'], os.environ['ADDED'])"
+    command = Command(python(code), str(tmp_path), {"ADDED": "2"})
+    assert command.follow(lambda line: None) == (0, "1 2\n")
+
+
 def test_a_program_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no-such-program"):
         Command(["no-such-program"], str(tmp_path))

@@ -27,7 +27,13 @@ from rangeland.cli.standard_streams import (
     stream_for_results,
 )
 from rangeland.cli.stop_signals import StopSignals
-from rangeland.errors import RangelandError, UsageError, error_json, public_name
+from rangeland.errors import (
+    RangelandError,
+    UsageError,
+    error_json,
+    is_caused_by_interrupt,
+    public_name,
+)
 from rangeland.logging_setup import LogFormat, LogSettings, configure, reset
 from rangeland.spark.gateway import await_jvm_end, end_jvm
 from rangeland.spark.spark_errors import unexpected_error
@@ -127,7 +133,7 @@ class CommandOutput:
         """Reports the error and returns its exit code. An error that was caused by an interruption
         is reported as that interruption: when one occurs, Spark's jobs are cancelled, or its JVM
         ends first."""
-        if self.signals.terminated or _caused_by_interrupt(error):
+        if self.signals.terminated or is_caused_by_interrupt(error):
             return self.report_interruption()
         if not isinstance(error, RangelandError):
             error = unexpected_error(error)
@@ -172,16 +178,6 @@ class CommandOutput:
     def _print_json(self, document: dict[str, Any]) -> None:
         # Plain ASCII, so that no locale can break the line that machines read.
         print(json.dumps(document, default=str), file=self.stdout, flush=True)
-
-
-def _caused_by_interrupt(error: BaseException | None) -> bool:
-    chain: list[BaseException] = []
-    while error is not None and not any(error is e for e in chain):
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        chain.append(error)
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def usage_error(mistyped: Any, arguments: Sequence[str]) -> UsageError:

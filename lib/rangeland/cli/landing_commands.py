@@ -24,6 +24,7 @@ from rangeland.cli.metrics_option import Metrics, record_metrics
 from rangeland.cli.options import (
     From,
     JobPaths,
+    Lineage,
     Settings,
     Until,
     command,
@@ -31,6 +32,7 @@ from rangeland.cli.options import (
     parse_path,
 )
 from rangeland.errors import RangelandError, UsageError
+from rangeland.monitoring.lineage_client import lineage_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,6 +88,7 @@ def run(
     until_bound: Until = None,
     parallel: Parallel = None,
     metrics: Metrics = None,
+    lineage: Lineage = None,
     settings: Settings = None,
 ) -> None:
     """Land what is new. Running it again at any time lands nothing twice.
@@ -113,9 +116,10 @@ def run(
 
         return TableCommand(work_on_job(run_job), render_result, run_all)
 
-    jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
-    recorded = record_metrics(metrics_file, jobs, table_command)
-    run_table_command(output, jobs, recorded, asks_brokers=True)
+    with lineage_file(lineage):
+        jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
+        recorded = record_metrics(metrics_file, jobs, table_command)
+        run_table_command(output, jobs, recorded, asks_brokers=True)
 
 
 @command
@@ -181,6 +185,7 @@ def backfill(
     ] = False,
     parallel: Parallel = None,
     metrics: Metrics = None,
+    lineage: Lineage = None,
     settings: Settings = None,
 ) -> None:
     """Land a range of your choice, without moving the checkpoint of the scheduled runs.
@@ -198,19 +203,19 @@ def backfill(
       rangeland backfill orders.yaml --missing
     """
     output.writes = not dry_run
-    if dry_run and metrics is not None:
-        raise UsageError(
-            "--dry-run and --metrics cannot be combined",
-            why="nothing is landed",
-            do="leave out one of them",
-        )
+    for option, file in (("--metrics", metrics), ("--lineage", lineage)):
+        if dry_run and file is not None:
+            raise UsageError(
+                f"--dry-run and {option} cannot be combined",
+                why="a dry run lands nothing that could be reported",
+                do="leave out one of them",
+            )
     metrics_file = output.open_metrics_file(metrics, "backfill", job_files)
 
     from rangeland.job.command_line_overrides import check_range_is_for_backfill
 
     check = partial(check_range_is_for_backfill, missing=missing, replace=replace)
     load = load_with_schemas(settings, from_bound, until_bound, check=check)
-    jobs = load_jobs(job_files, load, parallel)
 
     from rangeland.planning.plan_kind import backfill_kind
 
@@ -224,11 +229,13 @@ def backfill(
         work = work_on_job(backfill_job, kind=kind)
         return TableCommand(work, render_result, partial(run_all, kind=kind))
 
-    if dry_run:
-        _preview(output, jobs, kind)
-    else:
-        recorded = record_metrics(metrics_file, jobs, table_command)
-        run_table_command(output, jobs, recorded, asks_brokers=True)
+    with lineage_file(lineage):
+        jobs = load_jobs(job_files, load, parallel)
+        if dry_run:
+            _preview(output, jobs, kind)
+        else:
+            recorded = record_metrics(metrics_file, jobs, table_command)
+            run_table_command(output, jobs, recorded, asks_brokers=True)
 
 
 # --- shared --------------------------------------------------------------------

@@ -17,6 +17,7 @@ import typer
 from rangeland.cli.command_output import CommandOutput
 from rangeland.cli.interruption import OF_MANY_TABLES
 from rangeland.cli.options import end_with_result, spark_for, start_spark
+from rangeland.errors import RangelandError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,7 +104,15 @@ def run_table_command(
     if isinstance(jobs, ManyJobs):
         _run_for_many(output, jobs, table_command, asks_brokers=asks_brokers)
         return
-    spark = spark_for(output, jobs.job, asks_brokers=asks_brokers)
+    try:
+        spark = spark_for(output, jobs.job, asks_brokers=asks_brokers)
+    except RangelandError as error:
+        if output.writes:
+            from rangeland.monitoring.lineage_reporter import LineageReporter
+
+            with LineageReporter(output.progress().warn) as reporter:
+                reporter.report_failure(jobs.job, error)
+        raise
     command = table_command()
     result = command.work(jobs, spark, output.progress())
     end_with_result(output, result, command.render(result))

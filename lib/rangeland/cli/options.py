@@ -70,6 +70,16 @@ Settings = Annotated[
     typer.Option("--set", metavar="A.B=C", help="Override a field of the job file; repeatable."),
 ]
 
+Lineage = Annotated[
+    Path | None,
+    typer.Option(
+        "--lineage",
+        metavar="FILE",
+        help="Append OpenLineage events to a file, one JSON object per line. They also go where "
+        "the OpenLineage client is configured to send them, such as OPENLINEAGE_URL.",
+    ),
+]
+
 
 def _common_options(
     # CommandOutput reads these three from the raw command line, because they also apply to a

@@ -28,6 +28,7 @@ from rangeland.job_group.mirror_command import push_offsets
 from rangeland.job_group.run_lease import checkpoint_offsets
 from rangeland.landing.landing_context import LandingContext
 from rangeland.model import Partition
+from rangeland.monitoring.lineage_reporter import LineageReporter, ReportedLanding
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress, Progress
@@ -206,9 +207,20 @@ def run_all(
     progress.step("asking for leaders and offsets")
     largest_first = sorted(all_jobs, key=_offsets_to_read, reverse=True)
     progress.step(f"landing {len(fleet.jobs)} tables, {parallel} at a time")
-    works = [(job.table_job, job.run) for job in largest_first]
-    fleet_result = _work_side_by_side(works, fleet.failed, progress, parallel)
+    with LineageReporter(progress.warn) as reporter:
+        for file in fleet.failed:
+            if file.job:
+                reporter.report_failure(file.job, file.error)
+        works = [
+            (job.table_job, partial(reporter.report, job.table_job.job, job.run))
+            for job in largest_first
+        ]
+        fleet_result = _work_side_by_side(works, fleet.failed, progress, parallel)
     job_results = _in_order(fleet_result.jobs, fleet.jobs)
+    if reporter.warning:
+        names = [(result.job, result.table or "") for result in job_results]
+        warnings = dict.fromkeys(names, reporter.warning)
+        job_results = tuple(_add_warning(result, warnings) for result in job_results)
     if kind.traits.moves_checkpoint:
         opened_jobs = [job for job in all_jobs if isinstance(job, OpenedJob)]
         job_results = mirror_checkpoints(job_results, opened_jobs, progress)
@@ -260,8 +272,8 @@ class OpenedJob:
         """The names of job and table. No other job has the same two names."""
         return (self.table_job.job.name, self.table_job.table)
 
-    def run(self) -> RunResult:
-        return land_plans(self.context)
+    def run(self, landing: ReportedLanding) -> RunResult:
+        return land_plans(landing.note_opened(self.context))
 
     def offsets_to_read(self) -> int:
         """A rough size of the job's work, to order the jobs."""
@@ -282,7 +294,7 @@ class UnopenedJob:
     table_job: TableJob
     error: Exception
 
-    def run(self) -> RunResult:
+    def run(self, landing: ReportedLanding) -> RunResult:
         raise self.error
 
     def offsets_to_read(self) -> int:

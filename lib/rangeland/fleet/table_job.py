@@ -27,9 +27,7 @@ class TableJob:
     @property
     def name(self) -> str:
         """The job's name, with its topic if the file has a table for each topic."""
-        if self.template is None:
-            return self.job.name
-        return f"{self.job.name}.{self.job.source.topics[0]}"
+        return self.job.name_with_topic
 
     @property
     def table(self) -> str:

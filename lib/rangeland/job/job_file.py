@@ -138,6 +138,13 @@ class Job(Section):
     # --- the same as values -----------------------------------------------------------
 
     @property
+    def name_with_topic(self) -> str:
+        """The job's name, with its topic if it is the job of one topic of a file that has a table
+        for each."""
+        topic = self._origin.text.topic if self._origin.text else ""
+        return f"{self.name}.{topic}" if topic else self.name
+
+    @property
     def application(self) -> str:
         """Delta's application id for this job's sequence of landings."""
         return f"rangeland/{self.name}"

@@ -48,12 +48,14 @@ class SourcePosition:
 class JobText:
     """A job file as plain values. ``values`` are parsed from the file and everything that it
     extends; ``positions`` maps the path of each field to where it was written. ``overridden`` maps
-    each path that an option has set to that option."""
+    each path that an option has set to that option. ``topic``: the topic that the job was made for,
+    if the file has a table for each topic."""
 
     name: str
     values: dict[str, Any]
     positions: Mapping[FieldPath, SourcePosition] = field(default_factory=dict)
     overridden: Mapping[FieldPath, str] = field(default_factory=dict)
+    topic: str = ""
 
     def position_of(self, path: FieldPath) -> SourcePosition | None:
         """The position of a field, or of the innermost section around it that is in a file."""

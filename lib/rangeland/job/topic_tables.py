@@ -39,7 +39,7 @@ def job_of_topic(
         }
         values["policy"] = {**policy, "topics": matching}
     values["sink"] = {**values["sink"], "table": table_of_topic(template.sink, topic)}
-    of_topic = replace(text, values=values)
+    of_topic = replace(text, values=values, topic=topic)
     return Job.of(of_topic), of_topic
 
 

@@ -20,6 +20,7 @@ from rangeland.errors import UsageError
 from rangeland.job.command_line_overrides import load_job
 from rangeland.job.job_text import check_settings_are_well_formed
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings
+from rangeland.monitoring.lineage_client import lineage_file
 from rangeland.monitoring.metrics_file import TableName
 from rangeland.results import RunResult
 
@@ -71,12 +72,13 @@ def main(
             output.configure_logging(LogSettings(options.log_level, options.log_format))
             chosen = frozenset(name for name in flags or () if getattr(options, name))
             metrics = output.open_metrics_file(options.metrics, command, [options.job_file])
-            entry = ScriptEntry(options, settings, output, chosen)
-            if metrics is None:
-                result = work(entry)
-            else:
-                name = TableName(entry.job.name, entry.job.sink.table)
-                result = metrics.record(name, lambda: work(entry))
+            with lineage_file(options.lineage):
+                entry = ScriptEntry(options, settings, output, chosen)
+                if metrics is None:
+                    result = work(entry)
+                else:
+                    name = TableName(entry.job.name, entry.job.sink.table)
+                    result = metrics.record(name, lambda: work(entry))
         except KeyboardInterrupt:
             return output.report_interruption()
         except Exception as error:
@@ -121,6 +123,7 @@ def _parser(doc: str, more: Mapping[str, str] | None = None) -> argparse.Argumen
         default=[],
         help="override a field of the job file",
     )
+    add("--lineage", metavar="FILE", type=Path, help="append OpenLineage events to a file")
     for name, meaning in (more or {}).items():
         add(f"--{name}", action="store_true", help=meaning)
     add("--metrics", metavar="FILE", type=Path, help="at the end, write metrics for Prometheus")

@@ -1,0 +1,48 @@
+"""A task as the parent of its command, with or without Airflow's OpenLineage provider."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from airflow_dags.rangeland_airflow.lineage import parent_variables
+
+TASK = SimpleNamespace(dag_id="flow", task_id="land")
+PLUGINS = "airflow.providers.openlineage.plugins"
+
+
+def install_provider(monkeypatch: pytest.MonkeyPatch, macros: object) -> None:
+    """As much of the provider as is asked for."""
+    names = PLUGINS.split(".")
+    for end in range(1, len(names) + 1):
+        name = ".".join(names[:end])
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setattr(sys.modules[PLUGINS], "macros", macros, raising=False)
+
+
+def test_the_provider_says_how_the_task_and_its_run_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    macros = SimpleNamespace(
+        lineage_parent_id=lambda task: f"air/{task.dag_id}.{task.task_id}/1",
+        lineage_root_parent_id=lambda task: f"air/{task.dag_id}/2",
+    )
+    install_provider(monkeypatch, macros)
+    assert parent_variables(TASK) == {
+        "OPENLINEAGE_PARENT_ID": "air/flow.land/1",
+        "OPENLINEAGE_ROOT_PARENT_ID": "air/flow/2",
+    }
+
+
+def test_without_the_provider_there_is_no_parent() -> None:
+    assert parent_variables(TASK) == {}
+
+
+def test_a_provider_that_fails_does_not_fail_the_task(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    install_provider(monkeypatch, SimpleNamespace())  # another version, without these macros
+    assert parent_variables(TASK) == {}
+    assert "will have no parent" in caplog.text

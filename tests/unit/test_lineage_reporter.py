@@ -1,0 +1,472 @@
+"""Where OpenLineage events go, and that a landing does not depend on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from openlineage.client.transport.http import HttpTransport
+
+from rangeland.cli import command_line
+from rangeland.errors import Unreachable, UsageError
+from rangeland.fleet import fleet_run
+from rangeland.fleet.fleet_run import Fleet, NoJobsProgress, run_all
+from rangeland.fleet.table_job import TableJob
+from rangeland.fleet.topic_jobs import FailedFile
+from rangeland.job import Job
+from rangeland.monitoring import lineage_client, lineage_reporter
+from rangeland.monitoring.lineage_client import lineage_file, may_be_configured
+from rangeland.monitoring.lineage_reporter import (
+    LineageReporter,
+    ReportedLanding,
+    report_landing,
+)
+from rangeland.progress_events import NoProgress
+from rangeland.results import RunResult
+from tests import sample_results as made
+from tests.lineage_schemas import check_event
+from tests.lineage_settings import lineage_settings
+from tests.servers.lineage_collector import collecting
+
+SECRET = "hunter2"
+JOB = Job.parse(
+    "{job: orders, source: {servers: ['b1:9092'], topics: [orders]}, sink: {table: lake/orders}}"
+)
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A working directory and a home without configuration."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    with lineage_settings():
+        yield
+
+
+class Warned(NoProgress):
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def opened_landing() -> Any:
+    location = SimpleNamespace(path="file:/lake/orders", name="lake/orders")
+    target = SimpleNamespace(table=SimpleNamespace(location=location))
+    spark = SimpleNamespace(version="4.2.0")
+    columns = pa.schema([("offset", pa.int64())])
+    return SimpleNamespace(job=JOB, target=target, spark=spark, row_schema=columns)
+
+
+def land(landing: ReportedLanding) -> RunResult:
+    landing.note_opened(opened_landing())
+    return made.a_result()
+
+
+def fail(landing: ReportedLanding) -> RunResult:
+    raise Unreachable("no broker could be reached")
+
+
+def interrupt(landing: ReportedLanding) -> RunResult:
+    raise KeyboardInterrupt
+
+
+# --- where they go ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("work", "states"),
+    [
+        (land, ["START", "COMPLETE"]),
+        (fail, ["START", "FAIL"]),
+        (interrupt, ["START", "ABORT"]),
+    ],
+)
+def test_a_landing_has_a_start_and_one_end(
+    work: Callable[[ReportedLanding], RunResult], states: list[str]
+) -> None:
+    with collecting() as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        try:
+            result = report_landing(JOB, NoProgress(), work)
+        except (Unreachable, KeyboardInterrupt):
+            pass
+        else:
+            assert result == made.a_result()
+    assert collector.states == [(state, "orders") for state in states]
+    assert len({event["run"]["runId"] for event in collector.events}) == 1
+    assert collector.paths == ["/api/v1/lineage"] * 2
+    for event in collector.events:
+        check_event(event)
+
+
+def test_an_error_that_an_interruption_caused_is_an_abort() -> None:
+    def stop(landing: ReportedLanding) -> RunResult:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise Unreachable("the job was cancelled") from None
+
+    with (
+        collecting() as collector,
+        lineage_settings(OPENLINEAGE_URL=collector.url),
+        pytest.raises(Unreachable),
+    ):
+        report_landing(JOB, NoProgress(), stop)
+    assert collector.states[-1] == ("ABORT", "orders")
+
+
+def test_the_file_gets_the_same_events_as_the_endpoint(tmp_path: Path) -> None:
+    path = tmp_path / "lineage.jsonl"
+    path.write_text("{}\n")
+    with (
+        collecting() as collector,
+        lineage_settings(OPENLINEAGE_URL=collector.url),
+        lineage_file(path),
+    ):
+        report_landing(JOB, NoProgress(), land)
+    before, *lines = path.read_text().splitlines()
+    assert before == "{}"
+    assert [json.loads(line) for line in lines] == collector.events
+
+
+def test_a_file_that_was_asked_for_is_written_though_the_client_is_disabled() -> None:
+    with lineage_settings(OPENLINEAGE_DISABLED="true"), lineage_file(Path("lineage.jsonl")):
+        report_landing(JOB, NoProgress(), land)
+    assert len(Path("lineage.jsonl").read_text().splitlines()) == 2
+
+
+def test_the_file_is_that_of_one_command() -> None:
+    with lineage_file(Path("lineage.jsonl")):
+        pass
+    report_landing(JOB, NoProgress(), land)
+    assert not Path("lineage.jsonl").exists()
+
+
+def test_the_client_s_own_file_names_the_endpoint() -> None:
+    with collecting() as collector:
+        text = f"transport:\n  type: http\n  url: {collector.url}\n  endpoint: here\n"
+        Path("openlineage.yml").write_text(text)
+        report_landing(JOB, NoProgress(), land)
+    assert collector.paths == ["/here", "/here"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, False),
+        ({"OPENLINEAGE_NAMESPACE": "prod"}, False),
+        ({"OPENLINEAGE_URL": ""}, False),
+        ({"OPENLINEAGE_URL": "http://h"}, True),
+        ({"OPENLINEAGE_URL": "http://h", "OPENLINEAGE_DISABLED": " True "}, False),
+        ({"OPENLINEAGE_URL": "http://h", "OPENLINEAGE_DISABLED": "1"}, True),
+        ({"OPENLINEAGE__TRANSPORT__TYPE": "console"}, True),
+        ({"OPENLINEAGE__transport__type": "console"}, True),
+        ({"OPENLINEAGE__TRANSPORT": '{"type": "console"}'}, True),
+        ({"OPENLINEAGE__FACETS__ENVIRONMENT_VARIABLES": '["A"]'}, False),
+        ({"OPENLINEAGE_CONFIG": "there.yml"}, True),
+        ({"OPENLINEAGE_CONFIG": "not-there.yml"}, False),
+    ],
+)
+def test_whether_it_is_configured_is_known_without_the_client(
+    variables: dict[str, str], expected: bool
+) -> None:
+    Path("there.yml").write_text("transport: {type: console}")
+    assert may_be_configured(variables) is expected
+
+
+def test_files_in_the_two_usual_places_are_found(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "home" / ".openlineage"):
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "openlineage.yml"
+        path.write_text("transport: {type: console}")
+        assert may_be_configured({})
+        path.unlink()
+    assert not may_be_configured({})
+
+
+UNWANTED = [
+    {},
+    {"OPENLINEAGE_CONFIG": "tags.yml"},
+    {"OPENLINEAGE__TRANSPORT__TYPE": "noop"},
+    {"OPENLINEAGE_URL": "http://127.0.0.1:1", "OPENLINEAGE_DISABLED": "true"},
+]
+
+
+@pytest.mark.parametrize("variables", UNWANTED)
+def test_without_a_transport_nothing_is_sent_or_printed(
+    variables: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("tags.yml").write_text("tags: {job: {team: a}}")
+    progress = Warned()
+    with lineage_settings(**variables):
+        assert report_landing(JOB, progress, land).warnings == ()
+    assert progress.texts == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_without_configuration_the_client_is_not_imported() -> None:
+    code = (
+        "import sys\nfrom rangeland.monitoring.lineage_reporter import LineageReporter\n"
+        "with LineageReporter(print) as reporter: reporter.report('orders', lambda landing: 1)\n"
+        "assert not any(name.startswith('openlineage') for name in sys.modules)"
+    )
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("OPENLINEAGE")}
+    library = str(Path(lineage_client.__file__).parents[2])
+    environment["PYTHONPATH"] = library
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+# --- what cannot be used ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("no/such/folder", "its folder does not exist"),
+        (".", "that is a folder"),
+        ("--json", "that is an option"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_found_first(path: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why), lineage_file(Path(path)):
+        pytest.fail("the work has begun")
+
+
+def test_a_command_with_a_file_that_cannot_be_written_starts_nothing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert command_line.main(["run", "not-there.yaml", "--lineage", "no/such"]) == 64
+    assert command_line.main(["backfill", "not-there.yaml", "--lineage", "no/such"]) == 64
+    assert "its folder does not exist" in capfd.readouterr().err
+
+
+def test_a_dry_run_has_nothing_to_report(capfd: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main(["backfill", "a.yaml", "--dry-run", "--lineage", "l.jsonl"]) == 64
+    assert "a dry run lands nothing" in capfd.readouterr().err
+
+
+def test_without_the_client_a_warning_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lineage_client, "find_spec", lambda name: None)
+    progress = Warned()
+    with lineage_settings(OPENLINEAGE_URL="http://127.0.0.1:1"):
+        result = report_landing(JOB, progress, land)
+    assert len(progress.texts) == 1
+    assert "pip install 'rangeland[lineage]'" in progress.texts[0]
+    assert result.warnings == tuple(progress.texts)
+    with pytest.raises(UsageError, match=r"pip install 'rangeland\[lineage\]'"):
+        lineage_file(Path("l.jsonl")).__enter__()
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"OPENLINEAGE_URL": f"{SECRET}"},
+        {"OPENLINEAGE__TRANSPORT__TYPE": "http", "OPENLINEAGE__TRANSPORT__AUTH": SECRET},
+        {"OPENLINEAGE__TRANSPORT__TYPE": "no.such.Transport"},
+    ],
+)
+def test_a_configuration_that_the_client_refuses_is_a_warning(variables: dict[str, str]) -> None:
+    progress = Warned()
+    with lineage_settings(**variables):
+        assert report_landing(JOB, progress, land).landed == made.a_result().landed
+    (text,) = progress.texts
+    assert "the OpenLineage client refuses its configuration" in text
+    assert SECRET not in text
+
+
+def test_a_configuration_that_is_refused_does_not_fail_a_run_with_a_file() -> None:
+    Path("openlineage.yml").write_text("facets: {no_such: 1}")
+    progress = Warned()
+    with lineage_file(Path("lineage.jsonl")):
+        assert report_landing(JOB, progress, land).landed == made.a_result().landed
+    assert "refuses its configuration" in progress.texts[0]
+
+
+def test_a_client_without_what_events_need_does_not_fail_a_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "rangeland.monitoring.lineage_events", None)
+    progress = Warned()
+    with lineage_file(Path("lineage.jsonl")):
+        assert report_landing(JOB, progress, land).landed == made.a_result().landed
+    assert "could not be made" in progress.texts[0]
+
+
+def test_a_parent_that_names_no_run_is_a_warning() -> None:
+    progress = Warned()
+    with (
+        collecting() as collector,
+        lineage_settings(OPENLINEAGE_URL=collector.url, OPENLINEAGE_PARENT_ID="dag"),
+    ):
+        report_landing(JOB, progress, land)
+    assert "OPENLINEAGE_PARENT_ID" in progress.texts[0]
+    assert [state for state, _ in collector.states] == ["START", "COMPLETE"]
+
+
+# --- what does not work ----------------------------------------------------------------------
+
+
+def test_an_endpoint_that_does_not_answer_does_not_stall_a_landing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lineage_reporter, "WAIT_S", 0.5)
+    progress = Warned()
+    with (
+        collecting(status=None) as collector,
+        lineage_settings(OPENLINEAGE_URL=f"http://me:{SECRET}@{collector.address}?k={SECRET}"),
+        lineage_file(Path("lineage.jsonl")),
+    ):
+        began_at = time.monotonic()
+        result = report_landing(JOB, progress, land)
+        assert time.monotonic() - began_at < 5
+    (text,) = progress.texts
+    assert text == (
+        f"2 OpenLineage events could not be sent to {collector.url}: it did not answer in time. "
+        "What has landed is not affected"
+    )
+    assert result.warnings == (text,)
+    assert len(Path("lineage.jsonl").read_text().splitlines()) == 2
+
+
+NO_RETRY = {"OPENLINEAGE__TRANSPORT__RETRY": '{"total": 0}'}
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [(400, "it answered with status 400"), (503, "it kept answering with an error (status 5xx)")],
+)
+def test_an_endpoint_that_refuses_events_is_a_warning(
+    status: int, why: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    progress = Warned()
+    with collecting(status) as collector:
+        url = f"http://me:{SECRET}@{collector.address}"
+        http = {"OPENLINEAGE__TRANSPORT__TYPE": "http", "OPENLINEAGE__TRANSPORT__URL": url}
+        with lineage_settings(**http, **NO_RETRY):
+            report_landing(JOB, progress, land)
+    (text,) = progress.texts
+    assert f"2 OpenLineage events could not be sent to {collector.url}: {why}" in text
+    assert SECRET not in text
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_event_after_a_failure_is_tried() -> None:
+    with collecting(400) as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+
+        def recover(landing: ReportedLanding) -> RunResult:
+            deadline_s = time.monotonic() + 20
+            while not collector.events and time.monotonic() < deadline_s:
+                time.sleep(0.01)
+            collector.status = 201
+            return land(landing)
+
+        progress = Warned()
+        report_landing(JOB, progress, recover)
+    assert [state for state, _ in collector.states] == ["START", "COMPLETE"]
+    assert progress.texts[0].startswith("1 OpenLineage event could not be sent")
+
+
+def test_an_event_that_cannot_be_made_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacks_path(landing: ReportedLanding) -> RunResult:
+        landing.note_opened(SimpleNamespace())  # type: ignore[arg-type]
+        return made.a_result()
+
+    progress = Warned()
+    with collecting() as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        assert report_landing(JOB, progress, lacks_path).landed == made.a_result().landed
+    assert [state for state, _ in collector.states] == ["START", "COMPLETE"]
+    assert "could not be made" in progress.texts[0]
+
+
+def test_no_secret_reaches_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError(f"Invalid header value: 'Bearer {SECRET}'")
+
+    monkeypatch.setattr(HttpTransport, "emit", refuse)
+    progress = Warned()
+    with lineage_settings(OPENLINEAGE_URL="http://h:1", OPENLINEAGE_API_KEY=SECRET):
+        report_landing(JOB, progress, land)
+    assert "ValueError" in progress.texts[0]
+    assert SECRET not in progress.texts[0]
+
+
+# --- many tables -----------------------------------------------------------------------------
+
+
+def table_job(name: str) -> TableJob:
+    source = "{servers: ['b1:9092'], topics: [orders]}"
+    text: Any = None
+    return TableJob(
+        Job.parse(f"{{job: {name}, source: {source}, sink: {{table: t/{name}}}}}"), text
+    )
+
+
+def test_each_table_of_many_has_its_own_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_job(table_job: TableJob, *_: object) -> Any:
+        if table_job.job.name == "bad":
+            raise Unreachable("no broker could be reached")
+        return fleet_run.OpenedJob(table_job, opened_landing(), *[None] * 3)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(fleet_run, "open_job", open_job)
+    monkeypatch.setattr(fleet_run, "_announce_survey", lambda job: job)
+    monkeypatch.setattr(fleet_run, "land_plans", lambda context: made.a_result())
+    monkeypatch.setattr(fleet_run, "mirror_checkpoints", lambda results, *_: results)
+    down = FailedFile("down.yaml", Unreachable("no broker could be reached"), "down")
+    unknown = FailedFile("odd.yaml", Unreachable("it is not a job file"))
+    fleet = Fleet((table_job("a"), table_job("bad"), table_job("b")), (down, unknown))
+    spark: Any = None
+    with collecting() as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        result = run_all(fleet, spark, NoJobsProgress(), parallel=1)
+    assert [job.exit_code for job in result.jobs] == [75, 75, 0, 75, 0]
+    states: dict[str, list[str]] = {}
+    for state, name in collector.states:
+        states.setdefault(name, []).append(state)
+    assert states == {
+        "down": ["START", "FAIL"],
+        "a": ["START", "COMPLETE"],
+        "bad": ["START", "FAIL"],
+        "b": ["START", "COMPLETE"],
+    }
+    assert len({event["run"]["runId"] for event in collector.events}) == 4
+
+
+def test_tables_that_an_interruption_leaves_behind_are_aborted_once() -> None:
+    stop, started = threading.Event(), threading.Event()
+
+    def wait(landing: ReportedLanding) -> RunResult:
+        started.set()
+        stop.wait(20)
+        raise Unreachable("the JVM has ended")
+
+    def work(reporter: LineageReporter) -> None:
+        with pytest.raises(Unreachable):
+            reporter.report(JOB, wait)
+
+    def command() -> None:
+        with LineageReporter(lambda text: None) as reporter:
+            threads.append(threading.Thread(target=work, args=[reporter]))
+            threads[0].start()
+            started.wait(20)
+            raise KeyboardInterrupt
+
+    threads: list[threading.Thread] = []
+    with collecting() as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        with pytest.raises(KeyboardInterrupt):
+            command()
+        stop.set()
+        threads[0].join(20)
+    assert [state for state, _ in collector.states] == ["START", "ABORT"]
