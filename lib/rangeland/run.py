@@ -25,7 +25,7 @@ from rangeland.landing.special_plans.redrive import (
 from rangeland.landing.target.landing_target import LandingTarget, open_target
 from rangeland.landing.target.ledger_history import expected_speed
 from rangeland.loss import DecidedLoss
-from rangeland.monitoring.lineage_reporter import ReportedLanding, report_landing
+from rangeland.monitoring.lineage_reporter import LandingLineage, report_landing
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
@@ -116,7 +116,7 @@ def backfill(
 
 
 def _land(job: Job, spark: SparkSession, progress: Progress, kind: PlanKind) -> RunResult:
-    def land(landing: ReportedLanding) -> RunResult:
+    def land(landing: LandingLineage) -> RunResult:
         return land_plans(landing.note_opened(open_landing(job, spark, progress, kind)))
 
     return report_landing(job, progress, land)
@@ -143,7 +143,7 @@ def redrive(
     if dry_run:
         return _redrive_result(open_landing(job, spark, progress, kind), None)
 
-    def land(landing: ReportedLanding) -> RedriveResult:
+    def land(landing: LandingLineage) -> RedriveResult:
         context = landing.note_opened(open_landing(job, spark, progress, kind))
         steps, draft = _with_lease(context, LandingSteps.land_until_done)
         done = steps.result(draft)
@@ -179,7 +179,7 @@ def apply(
     """Enters a plan that was made earlier, or refuses it if it no longer applies.
     ``unplanned_losses`` were found when it was made, and are not part of it."""
 
-    def land(landing: ReportedLanding) -> RunResult:
+    def land(landing: LandingLineage) -> RunResult:
         context = landing.note_opened(open_landing(job, spark, progress))
         if plan.job != job.name:
             what = f"the plan belongs to the job {plan.job}"

@@ -27,8 +27,8 @@ from rangeland.job import Job
 from rangeland.monitoring import lineage_client, lineage_reporter
 from rangeland.monitoring.lineage_client import lineage_file, may_be_configured
 from rangeland.monitoring.lineage_reporter import (
+    LandingLineage,
     LineageReporter,
-    ReportedLanding,
     report_landing,
 )
 from rangeland.progress_events import NoProgress
@@ -69,16 +69,16 @@ def opened_landing() -> Any:
     return SimpleNamespace(job=JOB, target=target, spark=spark, row_schema=columns)
 
 
-def land(landing: ReportedLanding) -> RunResult:
+def land(landing: LandingLineage) -> RunResult:
     landing.note_opened(opened_landing())
     return made.a_result()
 
 
-def fail(landing: ReportedLanding) -> RunResult:
+def fail(landing: LandingLineage) -> RunResult:
     raise Unreachable("no broker could be reached")
 
 
-def interrupt(landing: ReportedLanding) -> RunResult:
+def interrupt(landing: LandingLineage) -> RunResult:
     raise KeyboardInterrupt
 
 
@@ -94,7 +94,7 @@ def interrupt(landing: ReportedLanding) -> RunResult:
     ],
 )
 def test_a_landing_has_a_start_and_one_end(
-    work: Callable[[ReportedLanding], RunResult], states: list[str]
+    work: Callable[[LandingLineage], RunResult], states: list[str]
 ) -> None:
     with collecting() as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
         try:
@@ -111,7 +111,7 @@ def test_a_landing_has_a_start_and_one_end(
 
 
 def test_an_error_that_an_interruption_caused_is_an_abort() -> None:
-    def stop(landing: ReportedLanding) -> RunResult:
+    def stop(landing: LandingLineage) -> RunResult:
         try:
             raise KeyboardInterrupt
         except KeyboardInterrupt:
@@ -254,7 +254,7 @@ def test_a_command_with_a_file_that_cannot_be_written_starts_nothing(
 
 def test_a_dry_run_has_nothing_to_report(capfd: pytest.CaptureFixture[str]) -> None:
     assert command_line.main(["backfill", "a.yaml", "--dry-run", "--lineage", "l.jsonl"]) == 64
-    assert "a dry run lands nothing" in capfd.readouterr().err
+    assert "--dry-run and --lineage cannot be combined" in capfd.readouterr().err
 
 
 def test_without_the_client_a_warning_says_how_to_install_it(
@@ -367,7 +367,7 @@ def test_an_endpoint_that_refuses_events_is_a_warning(
 def test_the_event_after_a_failure_is_tried() -> None:
     with collecting(400) as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
 
-        def recover(landing: ReportedLanding) -> RunResult:
+        def recover(landing: LandingLineage) -> RunResult:
             deadline_s = time.monotonic() + 20
             while not collector.events and time.monotonic() < deadline_s:
                 time.sleep(0.01)
@@ -381,7 +381,7 @@ def test_the_event_after_a_failure_is_tried() -> None:
 
 
 def test_an_event_that_cannot_be_made_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lacks_path(landing: ReportedLanding) -> RunResult:
+    def lacks_path(landing: LandingLineage) -> RunResult:
         landing.note_opened(SimpleNamespace())  # type: ignore[arg-type]
         return made.a_result()
 
@@ -447,7 +447,7 @@ def test_each_table_of_many_has_its_own_run(monkeypatch: pytest.MonkeyPatch) -> 
 def test_tables_that_an_interruption_leaves_behind_are_aborted_once() -> None:
     stop, started = threading.Event(), threading.Event()
 
-    def wait(landing: ReportedLanding) -> RunResult:
+    def wait(landing: LandingLineage) -> RunResult:
         started.set()
         stop.wait(20)
         raise Unreachable("the JVM has ended")

@@ -28,7 +28,7 @@ from rangeland.job_group.mirror_command import push_offsets
 from rangeland.job_group.run_lease import checkpoint_offsets
 from rangeland.landing.landing_context import LandingContext
 from rangeland.model import Partition
-from rangeland.monitoring.lineage_reporter import LineageReporter, ReportedLanding
+from rangeland.monitoring.lineage_reporter import LandingLineage, LineageReporter
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress, Progress
@@ -272,7 +272,7 @@ class OpenedJob:
         """The names of job and table. No other job has the same two names."""
         return (self.table_job.job.name, self.table_job.table)
 
-    def run(self, landing: ReportedLanding) -> RunResult:
+    def run(self, landing: LandingLineage) -> RunResult:
         return land_plans(landing.note_opened(self.context))
 
     def offsets_to_read(self) -> int:
@@ -294,7 +294,7 @@ class UnopenedJob:
     table_job: TableJob
     error: Exception
 
-    def run(self, landing: ReportedLanding) -> RunResult:
+    def run(self, landing: LandingLineage) -> RunResult:
         raise self.error
 
     def offsets_to_read(self) -> int:

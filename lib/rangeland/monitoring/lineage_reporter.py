@@ -37,7 +37,7 @@ ABORT_S = 2.0
 logger = logging.getLogger(__name__)
 
 
-def report_landing(job: Job, progress: Progress, land: Callable[[ReportedLanding], T]) -> T:
+def report_landing(job: Job, progress: Progress, land: Callable[[LandingLineage], T]) -> T:
     """Calls ``land``, and returns its result once the events are sent. A warning about them goes to
     ``progress`` and to the result."""
     with LineageReporter(progress.warn) as reporter:
@@ -57,7 +57,7 @@ class LineageReporter:
         self._warn = warn
         self._destinations: list[LineageDestination] = []
         self._parent: ParentRunFacet | None = None
-        self._running: set[ReportedLanding] = set()
+        self._running: set[LandingLineage] = set()
         self._lock = Lock()
 
     def __enter__(self) -> Self:
@@ -88,7 +88,7 @@ class LineageReporter:
         if self.warning:
             self._warn(self.warning)
 
-    def report(self, job: Job, land: Callable[[ReportedLanding], T]) -> T:
+    def report(self, job: Job, land: Callable[[LandingLineage], T]) -> T:
         """Calls ``land``, reports how it began and how it ended, and returns its result."""
         landing = self._start(job)
         try:
@@ -105,9 +105,9 @@ class LineageReporter:
         known."""
         self._start(job).fail(error)
 
-    def _start(self, job: Job | str) -> ReportedLanding:
+    def _start(self, job: Job | str) -> LandingLineage:
         events = self.made(lambda: self._events_of(job)) if self._destinations else None
-        landing = ReportedLanding(self, events)
+        landing = LandingLineage(self, events)
         with self._lock:
             self._running.add(landing)
         landing.start()
@@ -119,7 +119,7 @@ class LineageReporter:
         known = LineageJob(job) if isinstance(job, str) else lineage_job(job)
         return landing_events(known, self._parent, os.environ)
 
-    def claim_end(self, landing: ReportedLanding) -> bool:
+    def claim_end(self, landing: LandingLineage) -> bool:
         """Whether the end of this landing is to be reported: the first time, but not again."""
         with self._lock:
             is_running = landing in self._running
@@ -144,7 +144,7 @@ class LineageReporter:
             return None
 
 
-class ReportedLanding:
+class LandingLineage:
     """One landing while it is reported. Its table is known after ``note_opened``."""
 
     def __init__(self, reporter: LineageReporter, events: LandingEvents | None) -> None:
