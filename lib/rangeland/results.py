@@ -80,10 +80,12 @@ class RunResult(JsonResult):
     schemas: tuple[WriterSchema, ...] | None = None
     """The schemas that the landed values name; None if keys and values stay bytes."""
     checkpoint: Mapping[Partition, LogMark] | None = field(default=None, repr=False)
-    """The job's checkpoint afterwards; None for a command that does not move it. This and ``logs``
-    are for metrics, not part of the JSON."""
+    """The job's checkpoint afterwards; None for a command that does not move it. This and what
+    follows are for metrics, not part of the JSON."""
     logs: Sequence[LogState] = field(default=(), repr=False)
     """The logs in the last survey; none if no survey was taken."""
+    skipped_losses: tuple[DecidedLoss, ...] = field(default=(), repr=False)
+    """The losses that the last draft skipped beside its plan."""
 
     @property
     def held(self) -> tuple[str, ...]:

@@ -266,6 +266,12 @@ def test_alert_rules_are_about_metrics_that_are_written() -> None:
         assert all(Action(action) for action in actions.split("|") if action)
 
 
+def test_the_alert_about_lost_data_fires_for_losses_of_unknown_width() -> None:
+    rules = yaml.safe_load((docs.ROOT / "jobs/prometheus_rules.yaml").read_text())
+    (rule,) = (r for r in rules["groups"][0]["rules"] if r["labels"]["severity"] == "critical")
+    assert re.findall(r"rangeland_\w+", rule["expr"]) == ["rangeland_run_losses"]
+
+
 def test_the_runbook_has_a_heading_for_every_error() -> None:
     assert set(_sections()) == set(ERRORS)
 

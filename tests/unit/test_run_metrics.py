@@ -64,7 +64,7 @@ def test_a_run_that_succeeded_says_what_it_landed() -> None:
         "landed": 33_985, "control": 5, "aborted": 10, "compacted": 0, "filtered": 0,
         "quarantined": 0, "lost": 0,
     }  # fmt: skip
-    assert "rangeland_run_loss_offsets" not in found
+    assert not {"rangeland_run_losses", "rangeland_run_loss_offsets"} & found.keys()
 
 
 def test_all_samples_name_their_command_job_and_table() -> None:
@@ -143,8 +143,41 @@ def test_losses_are_added_up_by_partition_kind_and_action() -> None:
         ({"topic": "orders", "partition": "1", "kind": "expired", "action": "skip"}, 3),
         ({"topic": "orders", "partition": "1", "kind": "corrupt", "action": "hold"}, 40),
     ]
+    assert found["rangeland_run_losses"] == [
+        ({"topic": "orders", "partition": "0", "kind": "expired", "action": "skip"}, 2),
+        ({"topic": "orders", "partition": "1", "kind": "expired", "action": "skip"}, 1),
+        ({"topic": "orders", "partition": "1", "kind": "corrupt", "action": "hold"}, 1),
+    ]
     assert found["rangeland_run_held_partitions"] == [({}, 1)]
     assert found["rangeland_run_passed_over_offsets"] == [({}, 42)]
+
+
+def test_losses_that_a_policy_skips_before_reading_are_counted() -> None:
+    gone = [
+        made.a_loss(0, 30, 30, LossKind.RECREATED),
+        made.a_loss(1, 7, 7, LossKind.VANISHED),
+        made.a_loss(2, 40, 50, LossKind.TRUNCATED),
+    ]
+    skipped = tuple(loss.with_action(Action.SKIP) for loss in gone)
+    found = values(ended(replace(made.a_result(), skipped_losses=skipped)))
+    assert found["rangeland_run_losses"] == [
+        ({"topic": "orders", "partition": "0", "kind": "recreated", "action": "skip"}, 1),
+        ({"topic": "orders", "partition": "1", "kind": "vanished", "action": "skip"}, 1),
+        ({"topic": "orders", "partition": "2", "kind": "truncated", "action": "skip"}, 1),
+    ]
+    # How many offsets a log had that is gone is not known.
+    assert found["rangeland_run_loss_offsets"] == [
+        ({"topic": "orders", "partition": "2", "kind": "truncated", "action": "skip"}, 10)
+    ]
+
+
+@pytest.mark.parametrize("kind", [k for k in LossKind if k.traits.is_whole_log])
+def test_a_log_that_is_gone_and_ends_a_run_is_counted(kind: LossKind) -> None:
+    found = values(failed(RangeLost("the log is gone", losses=[made.a_loss(0, 30, 30, kind)])))
+    assert found["rangeland_run_losses"] == [
+        ({"topic": "orders", "partition": "0", "kind": kind.value, "action": "fail"}, 1)
+    ]
+    assert "rangeland_run_loss_offsets" not in found
 
 
 def test_a_run_that_ended_with_a_loss_says_which() -> None:

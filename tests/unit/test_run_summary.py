@@ -16,6 +16,7 @@ from rangeland.model import Counts, Isolation, Partition, Range, Survey
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.slice_receipt import RangeResult
 from rangeland.planning.table_audit import ReplacedRange
@@ -87,8 +88,26 @@ def with_checkpoint(one: CommittedPlan, until_offset: int) -> CommittedPlan:
 
 def test_what_is_only_for_metrics_is_not_in_the_json() -> None:
     result = made.a_result()
-    more = replace(result, checkpoint={P0: LogMark(5, None)}, logs=(made.a_log(0, 0, 9),))
+    more = replace(
+        result,
+        checkpoint={P0: LogMark(5, None)},
+        logs=(made.a_log(0, 0, 9),),
+        skipped_losses=(skipped(),),
+    )
     assert more.to_json() == result.to_json()
+
+
+def test_losses_that_the_draft_skips_beside_its_plan_are_in_the_result() -> None:
+    history = SimpleNamespace(losses=lambda plan_id: [])
+    one = committed(1)
+    draft = PlanDraft(plan=one.plan, requested=(), skipped_losses=(skipped(),))
+    context = landing_context(SimpleNamespace(history=history), _job())
+    assert result_of_plans(context, [one], draft).skipped_losses == (skipped(),)
+    assert result_of_plans(context, [one], None).skipped_losses == ()
+
+
+def skipped() -> DecidedLoss:
+    return made.a_loss(0, 30, 30, LossKind.RECREATED).with_action(Action.SKIP)
 
 
 def test_what_replacements_have_changed_is_added_up() -> None:

@@ -14,8 +14,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from rangeland.errors import BadRecord, RangelandError, RangeLost
-from rangeland.grouping import group_by, sum_by_key
-from rangeland.loss import Action, DecidedLoss
+from rangeland.grouping import group_by
+from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import COUNT_NAMES, LogState, Partition
 from rangeland.planning.incarnation import LogMark, is_recreated
 
@@ -35,8 +35,10 @@ HELP: Final[Mapping[str, str]] = {
     "finished.",
     "rangeland_run_offsets": "Offsets of the ranges landed by the last command, by what became of "
     "them.",
-    "rangeland_run_loss_offsets": "Offsets that the last command could not land, by kind of loss "
-    "and action of the policy. Only those with the action skip are left behind.",
+    "rangeland_run_losses": "Losses that the last command found, by kind of loss and action of the "
+    "policy. Only those with the action skip are left behind.",
+    "rangeland_run_loss_offsets": "Offsets of these losses, except where a whole log is gone: how "
+    "many offsets it had is not known.",
     "rangeland_run_passed_over_offsets": "Offsets that the checkpoint was moved past by the last "
     "command.",
     "rangeland_run_held_partitions": "Partitions held by a policy during the last command.",
@@ -106,9 +108,8 @@ def _samples_of(run: TableRun) -> Iterator[_Sample]:
     for name, value in _end_values(run).items():
         if value is not None:
             yield _Sample(f"rangeland_run_{name}", value, labels)
-    for (partition, kind, action), width in sum_by_key(_loss_widths(run)).items():
-        of_loss = {**_partition_labels(partition), "kind": kind, "action": action}
-        yield _Sample("rangeland_run_loss_offsets", width, labels | of_loss)
+    for sample in _loss_samples(run):
+        yield sample._replace(labels=labels | sample.labels)
     if run.result is not None:
         for sample in _result_samples(run.result):
             yield sample._replace(labels=labels | sample.labels)
@@ -123,15 +124,25 @@ def _end_values(run: TableRun) -> dict[str, float | None]:
     }
 
 
-def _loss_widths(run: TableRun) -> list[tuple[tuple[Partition, str, str], int]]:
+def _loss_samples(run: TableRun) -> Iterator[_Sample]:
+    """The samples of its losses, without the labels that all samples of its table have."""
     losses = _losses_in_failure(run.error) if run.result is None else _losses_in_result(run.result)
-    return [((x.partition, x.kind.value, x.action.value), x.width) for x in losses]
+    for (partition, kind, action), alike in group_by(losses, _loss_key).items():
+        labels = {**_partition_labels(partition), "kind": kind.value, "action": action.value}
+        yield _Sample("rangeland_run_losses", len(alike), labels)
+        if not kind.traits.is_whole_log:
+            yield _Sample("rangeland_run_loss_offsets", sum(x.width for x in alike), labels)
+
+
+def _loss_key(loss: DecidedLoss) -> tuple[Partition, LossKind, Action]:
+    return loss.partition, loss.kind, loss.action
 
 
 def _losses_in_result(result: RunResult) -> list[DecidedLoss]:
-    """The losses in its plans, and those for which partitions are held."""
+    """The losses in its plans, those skipped beside them, and those for which partitions are
+    held."""
     losses = [event.loss for event in result.losses if event.loss.action is not Action.HOLD]
-    return [*losses, *result.held_losses]
+    return [*losses, *result.skipped_losses, *result.held_losses]
 
 
 def _losses_in_failure(error: RangelandError | None) -> Sequence[DecidedLoss]:

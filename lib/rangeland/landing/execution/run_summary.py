@@ -55,6 +55,7 @@ def result_of_plans(
         replaced=_replaced_rows(ours),
         checkpoint=_checkpoint(context, finished, losses),
         logs=tuple(context.surveys.last.logs.values()),
+        skipped_losses=() if draft is None else draft.skipped_losses,
     )
 
 
