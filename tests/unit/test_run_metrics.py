@@ -213,3 +213,10 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
         assert not name.endswith(("_total", "_count", "_sum", "_bucket", "_info", "_ms"))
         assert text.endswith(".")
         assert "\n" not in text
+
+
+@pytest.mark.parametrize("name", ["rangeland_partition_end_offset", "rangeland_partition_lag_offsets"])
+def test_the_end_of_what_can_be_read_is_not_passed_off_as_the_end_of_the_log(name: str) -> None:
+    """A survey asks for the last stable offset only; what is behind it may be waiting for days."""
+    assert "can be read" in HELP[name]
+    assert "behind an open transaction" in HELP[name]

@@ -45,8 +45,10 @@ HELP: Final[Mapping[str, str]] = {
     "rangeland_run_warnings": "Warnings of the last command.",
     "rangeland_table_version": "Version of the Delta table after the last command.",
     "rangeland_partition_checkpoint_offset": "Checkpoint of the job after the last command.",
-    "rangeland_partition_end_offset": "End of the log when the last command made its plan.",
-    "rangeland_partition_lag_offsets": "Offsets between checkpoint and end of the log.",
+    "rangeland_partition_end_offset": "End of what can be read of the log, when the last command "
+    "made its plan. With read_committed, records behind an open transaction are not counted.",
+    "rangeland_partition_lag_offsets": "Offsets between checkpoint and end of what can be read. "
+    "With read_committed, records behind an open transaction are not counted.",
     "rangeland_partition_until_offset": "End (exclusive) of the range that a backfill landed.",
 }
 """All metrics in the order in which they are written, with their help texts. The texts never
