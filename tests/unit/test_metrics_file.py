@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import stat
+import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ from rangeland.fleet.table_job import TableJob
 from rangeland.monitoring import metrics_file
 from rangeland.results import RunResult
 from rangeland.submit import entry_point
+from tests import docs
 from tests import sample_results as made
 
 Samples = dict[tuple[str, str, str], float]
@@ -242,12 +246,73 @@ def test_a_folder_without_write_permission_is_refused(
     assert "Permission denied" in capfd.readouterr().err
 
 
-def test_without_the_library_the_command_to_install_it_is_named(
-    tmp_path: Path, job: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+class NoLibrary(MetaPathFinder):
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "prometheus_client":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def forget_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [*sys.modules]:
+        if name.partition(".")[0] == "prometheus_client":
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "rangeland.monitoring.run_metrics", raising=False)
+
+
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_without_a_library_that_can_be_used_the_version_to_install_is_named(
+    is_missing: bool,
+    tmp_path: Path,
+    job: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(metrics_file, "LIBRARY", "no_such_library")
-    assert command_line.main(["run", str(job), "--metrics", str(tmp_path / "x.prom")]) == 64
-    assert "pip install prometheus-client" in capfd.readouterr().err
+    forget_library(monkeypatch)
+    if is_missing:
+        monkeypatch.setattr(sys, "meta_path", [NoLibrary(), *sys.meta_path])
+    else:
+        # As in 0.11, which has no registry.Collector.
+        folder = tmp_path / "old/prometheus_client"
+        folder.mkdir(parents=True)
+        modules = {"__init__": "", "core": "GaugeMetricFamily = 0", "registry": ""}
+        for module, text in modules.items():
+            (folder / f"{module}.py").write_text(text)
+        monkeypatch.syspath_prepend(str(folder.parent))
+    monkeypatch.setattr(many_jobs, "spark_for", raising(AssertionError("it started")))
+    words = ["run", str(job), "--json", "--metrics", str(tmp_path / "x.prom")]
+    assert command_line.main(words) == 64
+    message = json.loads(capfd.readouterr().out)["message"]
+    assert "pip install 'prometheus-client>=0.22'" in message
+    assert ("is missing" if is_missing else "cannot import name 'Collector'") in message
+
+
+def test_the_version_that_is_named_is_the_one_that_is_required() -> None:
+    project = tomllib.loads((docs.ROOT / "pyproject.toml").read_text())["project"]
+    assert metrics_file.REQUIREMENT in project["dependencies"]
+
+
+@pytest.mark.parametrize("is_one", [True, False])
+def test_a_failure_to_record_a_result_is_a_warning(
+    is_one: bool,
+    tmp_path: Path,
+    job: Path,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def run_all(fleet: Fleet, spark: Any, progress: Any, parallel: Any) -> Any:
+        done = [finish(made.a_result(), one) for one in fleet.jobs]
+        for position, one in enumerate(done, 1):
+            progress.job_done(one, position, len(done))
+        return FleetResult(tuple(done), 4.0)
+
+    monkeypatch.setattr(metrics_file, "table_run", raising(ValueError("nobody expected that")))
+    monkeypatch.setattr(rangeland.run, "run", lambda *_: made.a_result())  # type: ignore[attr-defined]
+    monkeypatch.setattr(fleet_run, "run_all", run_all)
+    jobs = [job] if is_one else [job, write_job(tmp_path, "other")]
+    assert command_line.main(["run", *map(str, jobs), "--metrics", str(file)]) == 0
+    assert "nobody expected that" in capfd.readouterr().err
+    assert set(exit_codes(file).values()) == {0}
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])

@@ -11,7 +11,8 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import BadRecord, DamagedLog, RangelandError, RangeLost, Unreachable
 from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import Counts, Partition, Range
-from rangeland.monitoring.run_metrics import HELP, TableRun, metric_families
+from rangeland.monitoring.run_metrics import HELP, metric_families
+from rangeland.monitoring.table_run import TableRun
 from rangeland.planning.incarnation import LogMark
 from rangeland.results import RunResult
 from tests import sample_results as made
@@ -215,7 +216,9 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
         assert "\n" not in text
 
 
-@pytest.mark.parametrize("name", ["rangeland_partition_end_offset", "rangeland_partition_lag_offsets"])
+@pytest.mark.parametrize(
+    "name", ["rangeland_partition_end_offset", "rangeland_partition_lag_offsets"]
+)
 def test_the_end_of_what_can_be_read_is_not_passed_off_as_the_end_of_the_log(name: str) -> None:
     """A survey asks for the last stable offset only; what is behind it may be waiting for days."""
     assert "can be read" in HELP[name]

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable
-from importlib.util import find_spec
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rangeland.clock import wall_ms
 from rangeland.errors import RangelandError, UsageError
 from rangeland.fleet.fleet_result import JobResult
+from rangeland.monitoring.table_run import TableRun
 
 if TYPE_CHECKING:
     from rangeland.fleet.fleet_run import JobsProgress
-    from rangeland.monitoring.run_metrics import TableRun
     from rangeland.results import RunResult
 
 LIBRARY = "prometheus_client"
+REQUIREMENT = "prometheus-client>=0.22"
+"""As in the package's own requirements, which nothing checks where it is used from a zip."""
 
 
 class TableName(NamedTuple):
@@ -34,8 +36,8 @@ class TableName(NamedTuple):
 
 
 class MetricsFile:
-    """Records how a command ends for each of its tables, and writes that to a file.
-    ``warn`` receives the reason why the file could not be written."""
+    """Records how a command ends for each of its tables, and writes that to a file. Whatever goes
+    wrong is only a warning, passed to ``warn``: it changes nothing about what lands."""
 
     def __init__(self, path: Path, command: str, warn: Callable[[str], None]) -> None:
         self._path = path
@@ -65,10 +67,11 @@ class MetricsFile:
     def add(self, job_result: JobResult[RunResult]) -> None:
         """Records how the command ended for one table. If it was recorded before, only the result
         is replaced."""
-        name = self._with_table(TableName(job_result.job, job_result.table))
-        before = self._runs.get(name)
-        ended_at_ms = wall_ms() if before is None else before.ended_at_ms
-        self._runs[name] = table_run(self._command, name, job_result, ended_at_ms)
+        with self._warning_of_failures(f"the metrics of {job_result.job} cannot be recorded"):
+            name = self._with_table(TableName(job_result.job, job_result.table))
+            before = self._runs.get(name)
+            ended_at_ms = wall_ms() if before is None else before.ended_at_ms
+            self._runs[name] = table_run(self._command, name, job_result, ended_at_ms)
 
     def record(self, name: TableName, work: Callable[[], RunResult]) -> RunResult:
         """Does the work for one table, and records its result."""
@@ -79,16 +82,19 @@ class MetricsFile:
 
     def write(self, exit_code: int, error: RangelandError | None) -> None:
         """Writes the file when the command has ended with this exit code, and with this error if
-        there is one; they count for the tables that have no result. Whatever goes wrong is only a
-        warning: it changes nothing about what has landed."""
-        try:
+        there is one; they count for the tables that have no result."""
+        with self._warning_of_failures(_cannot_write(self._path)):
             write_metrics_file(self._path, [*self._runs.values(), *self._ended(exit_code, error)])
-        except Exception as failure:
-            self._warn(f"{_cannot_write(self._path)}: {_reason(failure)}")
+
+    @contextmanager
+    def _warning_of_failures(self, what: str) -> Iterator[None]:
+        """A context in which a failure is only a warning that says ``what`` has failed."""
+        try:
+            yield
+        except Exception as failure:  # whatever it is, the landing is reported
+            self._warn(f"{what}: {_reason(failure)}")
 
     def _ended(self, exit_code: int, error: RangelandError | None) -> list[TableRun]:
-        from rangeland.monitoring.run_metrics import TableRun
-
         seconds = None if self._began_at is None else time.monotonic() - self._began_at
         names = [name for name in dict.fromkeys(self._expected) if name not in self._runs]
         return [
@@ -114,8 +120,6 @@ class RecordingProgress:
 def table_run(
     command: str, name: TableName, job_result: JobResult[RunResult], ended_at_ms: int
 ) -> TableRun:
-    from rangeland.monitoring.run_metrics import TableRun
-
     return TableRun(
         command,
         *name,
@@ -156,12 +160,22 @@ def check_metrics_can_be_written(path: Path) -> None:
             why=_reason(error),
             do="name a file in a folder that exists and can be written to",
         ) from error
-    if find_spec(LIBRARY) is None:
+    _check_metrics_can_be_made(path)
+
+
+def _check_metrics_can_be_made(path: Path) -> None:
+    """Raises UsageError if metrics cannot be made. Imports all that makes them, since an old
+    library lacks only some names, and nothing may fail once rows have landed."""
+    try:
+        from rangeland.monitoring.run_metrics import RunCollector  # noqa: F401
+    except ImportError as error:
+        is_missing = error.name == LIBRARY and isinstance(error, ModuleNotFoundError)
         raise UsageError(
             _cannot_write(path),
-            why=f"the Python package {LIBRARY} is missing",
-            do="run `pip install prometheus-client` where the driver runs",
-        )
+            why=f"the Python package {LIBRARY} "
+            + ("is missing" if is_missing else f"cannot be used: {error}"),
+            do=f"run `pip install '{REQUIREMENT}'` where the driver runs",
+        ) from error
 
 
 def _cannot_write(path: Path) -> str:

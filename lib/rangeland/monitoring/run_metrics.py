@@ -7,7 +7,6 @@ run that failed has no lag, rather than a lag of zero.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily
@@ -17,6 +16,7 @@ from rangeland.errors import BadRecord, RangelandError, RangeLost
 from rangeland.grouping import group_by
 from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import COUNT_NAMES, LogState, Partition
+from rangeland.monitoring.table_run import TableRun
 from rangeland.planning.incarnation import LogMark, is_recreated
 
 if TYPE_CHECKING:
@@ -53,22 +53,6 @@ HELP: Final[Mapping[str, str]] = {
 }
 """All metrics in the order in which they are written, with their help texts. The texts never
 vary: the textfile collector wants one text for a metric in all files."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableRun:
-    """How a command ended for one table of a job; ``table`` is None if it is not known. A run that
-    ended by an interruption has neither a result nor an error."""
-
-    command: str
-    job: str
-    table: str | None
-    exit_code: int
-    ended_at_ms: int
-    seconds: float | None = None
-    """How long the command worked on the table; None if it did not get that far."""
-    result: RunResult | None = None
-    error: RangelandError | None = None
 
 
 class _Sample(NamedTuple):
