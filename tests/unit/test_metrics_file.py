@@ -30,6 +30,7 @@ from rangeland.submit import entry_point
 from tests import docs
 from tests import sample_results as made
 
+EARLIER = "# HELP rangeland_run_success From an earlier run.\n"
 Samples = dict[tuple[str, str, str], float]
 
 
@@ -111,7 +112,7 @@ def test_a_command_that_succeeds_leaves_its_result(
 def test_a_command_that_fails_leaves_its_exit_code(
     error: BaseException, code: int, job: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file.write_text('rangeland_run_success{job="orders"} 1\n')
+    file.write_text(f'{EARLIER}rangeland_run_success{{job="orders"}} 1\n')
     monkeypatch.setattr(rangeland.run, "run", raising(error))  # type: ignore[attr-defined]
     assert command_line.main(["run", str(job), "--metrics", str(file)]) == code
     found = samples(file)
@@ -237,6 +238,29 @@ def test_a_device_is_not_replaced_by_a_file(tmp_path: Path, job: Path) -> None:
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 
+def test_a_file_with_anything_else_is_not_replaced(
+    tmp_path: Path, job: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As when the name of the metrics file is forgotten: the first job file is taken for it."""
+    other = write_job(tmp_path, "other")
+    before = job.read_text()
+    assert command_line.main(["run", "--json", "--metrics", str(job), str(other)]) == 64
+    message = json.loads(capfd.readouterr().out)["message"]
+    assert "does not begin with `# HELP rangeland_`" in message
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff# HELP rangeland_")
+    with pytest.raises(UsageError, match="does not begin with"):
+        rangeland.write_metrics(binary, made.a_result())
+    assert job.read_text() == before
+
+
+def test_an_empty_file_is_replaced(file: Path) -> None:
+    file.touch()
+    for _ in range(2):
+        rangeland.write_metrics(file, made.a_result())
+    assert exit_codes(file) == {("orders", "lake/orders"): 0}
+
+
 def test_a_folder_without_write_permission_is_refused(
     tmp_path: Path, job: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -323,7 +347,7 @@ def test_a_disk_that_is_full_at_the_end_is_a_warning(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    file.write_text("from an earlier run")
+    file.write_text(EARLIER)
     full = OSError(28, "No space left on device")
     monkeypatch.setattr(prometheus_client, "write_to_textfile", raising(full))
     monkeypatch.setattr(rangeland.run, "run", lambda *_: made.a_result())  # type: ignore[attr-defined]
@@ -334,7 +358,7 @@ def test_a_disk_that_is_full_at_the_end_is_a_warning(
     (warning,) = err.strip().replace("\n", " ").split("\r")
     assert "No space left on device" in warning
     assert log_format == "text" or json.loads(warning)["level"] == "warning"
-    assert file.read_text() == "from an earlier run"
+    assert file.read_text() == EARLIER
 
 
 def test_a_dry_run_has_no_metrics(job: Path, file: Path) -> None:

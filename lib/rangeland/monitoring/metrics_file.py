@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rangeland.fleet.fleet_run import JobsProgress
     from rangeland.results import RunResult
 
+OUR_BEGINNING = b"# HELP rangeland_"
 LIBRARY = "prometheus_client"
 REQUIREMENT = "prometheus-client>=0.22"
 """As in the package's own requirements, which nothing checks where it is used from a zip."""
@@ -144,8 +145,8 @@ def write_metrics_file(path: Path, runs: Iterable[TableRun]) -> None:
 
 
 def check_metrics_can_be_written(path: Path) -> None:
-    """Raises UsageError if the file cannot be written. Tries it with a temporary file in the same
-    folder, which is what writing it begins with."""
+    """Raises UsageError if the file cannot be written, or has anything other than metrics of ours.
+    Tries it with a temporary file in the same folder, which is what writing it begins with."""
     if str(path).startswith("-"):
         raise UsageError(
             _cannot_write(path), why="that is an option", do="name the file right after --metrics"
@@ -154,13 +155,26 @@ def check_metrics_can_be_written(path: Path) -> None:
         if path.exists() and not path.is_file():
             raise UsageError(_cannot_write(path), why="it is not a file", do="name a file")
         tempfile.TemporaryFile(dir=path.absolute().parent).close()
+        beginning = _beginning_of(path) if path.exists() else b""
     except OSError as error:
         raise UsageError(
             _cannot_write(path),
             why=_reason(error),
             do="name a file in a folder that exists and can be written to",
         ) from error
+    if beginning not in (b"", OUR_BEGINNING):
+        # For example a job file, if the name of the metrics file was forgotten.
+        raise UsageError(
+            _cannot_write(path),
+            why=f"it has something else: it does not begin with `{OUR_BEGINNING.decode()}`",
+            do="name a file of its own right after --metrics",
+        )
     _check_metrics_can_be_made(path)
+
+
+def _beginning_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(OUR_BEGINNING))
 
 
 def _check_metrics_can_be_made(path: Path) -> None:
