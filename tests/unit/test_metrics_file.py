@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.abc import MetaPathFinder
 from pathlib import Path
@@ -20,7 +21,7 @@ import rangeland
 from rangeland.cli import command_line, many_jobs
 from rangeland.cluster_access import broker_check
 from rangeland.errors import Conflict, RangeLost, Unreachable, UsageError
-from rangeland.fleet import fleet_run
+from rangeland.fleet import fleet_run, topic_jobs
 from rangeland.fleet.fleet_result import FleetResult, JobResult
 from rangeland.fleet.fleet_run import Fleet
 from rangeland.fleet.table_job import TableJob
@@ -164,7 +165,7 @@ def test_many_tables_are_in_one_file_whatever_became_of_them(
         first, second = fleet.jobs
         failure = Conflict("in the way")
         results = [
-            *(JobResult(f.job or f.name, None, None, f.error, 0.0) for f in fleet.failed),
+            *(JobResult(f.job or f.name, f.table, None, f.error, 0.0) for f in fleet.failed),
             finish(made.a_result(), first),
             JobResult(second.job.name, second.table, None, failure, 3.0),
         ]
@@ -187,6 +188,25 @@ def test_many_tables_are_in_one_file_whatever_became_of_them(
     assert found["warnings", "a", "lake/a"] == 1
     assert found["duration_seconds", "b", "lake/b"] == 3.0
     assert ("duration_seconds", "c", "lake/c") not in found
+
+
+def test_unreachable_files_with_the_same_job_name_have_samples_of_their_own(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    paths = [write_job(tmp_path, name) for name in ("a", "b")]
+    for path in paths:
+        path.write_text(re.sub("job: .*", "job: orders", path.read_text()))
+    each = write_job(tmp_path, "each", "lake/{topic}")
+    monkeypatch.setattr(topic_jobs, "topics_of", lambda job: ("x",))
+    gone = Unreachable("no broker answers")
+    monkeypatch.setattr(broker_check, "find_unreachable", lambda jobs: [gone for _ in jobs])
+    words = ["run", *map(str, [*paths, each]), "--json", "--metrics", str(file)]
+    assert command_line.main(words) == 75
+    names = [("orders", "lake/a"), ("orders", "lake/b"), ("each", "")]
+    assert exit_codes(file) == dict.fromkeys(names, 75)
+    assert not {name for name, *_ in samples(file) if name.startswith("duration")}
+    jobs = json.loads(capfd.readouterr().out)["jobs"]
+    assert [(job["job"], job["table"] or "") for job in jobs] == names
 
 
 def test_tables_that_an_interruption_has_stopped_are_told_from_those_that_were_done(
@@ -276,13 +296,22 @@ class NoLibrary(MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-def forget_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [*sys.modules]:
-        if name.partition(".")[0] == "prometheus_client":
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "rangeland.monitoring.run_metrics", raising=False)
+@pytest.fixture
+def unloaded_library() -> Iterator[None]:
+    """The library and what uses it, imported again by the test and once more after it."""
+
+    def loaded() -> list[str]:
+        names = ("prometheus_client", "rangeland.monitoring.run_metrics")
+        return [x for x in sys.modules if x in names or x.startswith("prometheus_client.")]
+
+    before = {name: sys.modules.pop(name) for name in loaded()}
+    yield
+    for name in loaded():
+        del sys.modules[name]
+    sys.modules.update(before)
 
 
+@pytest.mark.usefixtures("unloaded_library")
 @pytest.mark.parametrize("is_missing", [True, False])
 def test_without_a_library_that_can_be_used_the_version_to_install_is_named(
     is_missing: bool,
@@ -291,7 +320,6 @@ def test_without_a_library_that_can_be_used_the_version_to_install_is_named(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    forget_library(monkeypatch)
     if is_missing:
         monkeypatch.setattr(sys, "meta_path", [NoLibrary(), *sys.meta_path])
     else:

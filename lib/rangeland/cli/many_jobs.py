@@ -167,8 +167,13 @@ def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
         if error is None:
             reachable.append(file)
         else:
-            failures.append(FailedFile(file.text.name, error, file.job.name))
+            failures.append(FailedFile(file.text.name, error, file.job.name, table_of(file.job)))
     return ManyJobs(reachable, failures, many.parallel)
+
+
+def table_of(job: Job) -> str | None:
+    """The job's table; None for one with a table for each topic."""
+    return None if job.sink.is_per_topic else job.sink.table
 
 
 def _has_asked_cluster(file: LoadedFile) -> bool:

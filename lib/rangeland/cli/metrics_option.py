@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rangeland.cli.many_jobs import ManyJobs, TableCommand
+from rangeland.cli.many_jobs import ManyJobs, TableCommand, table_of
 from rangeland.monitoring.metrics_file import MetricsFile, RecordingProgress, TableName
 
 if TYPE_CHECKING:
@@ -68,10 +68,7 @@ def _names_before_spark(jobs: TableJob | ManyJobs) -> list[TableName]:
     """Job files with a table for each topic have no tables yet."""
     if not isinstance(jobs, ManyJobs):
         return [_name(jobs)]
-    of_files = [
-        TableName(job.name, None if job.sink.is_per_topic else job.sink.table)
-        for job in (file.job for file in jobs.files)
-    ]
+    of_files = [TableName(file.job.name, table_of(file.job)) for file in jobs.files]
     return [*of_files, *map(_name_of_failed, jobs.failed)]
 
 
@@ -80,4 +77,4 @@ def _name(table_job: TableJob) -> TableName:
 
 
 def _name_of_failed(file: FailedFile) -> TableName:
-    return TableName(file.job or file.name, None)
+    return TableName(file.job or file.name, file.table)

@@ -36,7 +36,7 @@ R = TypeVar("R", bound=CommandResult, covariant=True)
 @dataclass(frozen=True)
 class JobResult(Generic[R]):
     """The result of one job of many, or the error that ended it. ``table`` is None if the job's
-    tables are not known."""
+    tables are not known, and ``seconds`` is 0 if it was not worked on."""
 
     job: str
     table: str | None

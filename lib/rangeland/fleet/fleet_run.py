@@ -143,7 +143,7 @@ def _work_side_by_side(
     began_at = time.monotonic()
     count = len(works) + len(failed_files)
     job_failures = [
-        JobResult[R](file.job or file.name, None, None, file.error, 0.0) for file in failed_files
+        JobResult[R](f.job or f.name, f.table, None, f.error, 0.0) for f in failed_files
     ]
     for position, job_result in enumerate(job_failures, 1):
         progress.job_done(job_result, position, count)

@@ -33,11 +33,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FailedFile:
-    """A job file whose tables are not known, and why. ``job`` is the job's name, if known."""
+    """A job file that cannot be used, and why. ``job`` is the job's name, and ``table`` its table,
+    if they are known."""
 
     name: str
     error: RangelandError
     job: str = ""
+    table: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

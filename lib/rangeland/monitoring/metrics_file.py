@@ -45,7 +45,6 @@ class MetricsFile:
         self._command = command
         self._warn = warn
         self._expected: list[TableName] = []
-        self._left_out: dict[str, TableName] = {}
         self._began_at: float | None = None
         self._runs: dict[TableName, TableRun] = {}
 
@@ -54,22 +53,15 @@ class MetricsFile:
         self._expected = list(names)
 
     def begin(self, names: Iterable[TableName]) -> None:
-        """Names the tables once the work on them begins. A job that was left out because it has
-        failed before that keeps its table, although its result has none."""
-        names = list(names)
-        without_work = (name for name in self._expected if name.table and name not in names)
-        self._left_out = {name.job: name for name in without_work}
-        self.expect(map(self._with_table, names))
+        """Names the tables once the work on them begins."""
+        self.expect(names)
         self._began_at = time.monotonic()
-
-    def _with_table(self, name: TableName) -> TableName:
-        return self._left_out.get(name.job, name) if name.table is None else name
 
     def add(self, job_result: JobResult[RunResult]) -> None:
         """Records how the command ended for one table. If it was recorded before, only the result
         is replaced."""
         with self._warning_of_failures(f"the metrics of {job_result.job} cannot be recorded"):
-            name = self._with_table(TableName(job_result.job, job_result.table))
+            name = TableName(job_result.job, job_result.table)
             before = self._runs.get(name)
             ended_at_ms = wall_ms() if before is None else before.ended_at_ms
             self._runs[name] = table_run(self._command, name, job_result, ended_at_ms)
@@ -126,8 +118,7 @@ def table_run(
         *name,
         job_result.exit_code,
         ended_at_ms,
-        # A job whose result has no table was not worked on.
-        None if job_result.table is None else job_result.seconds,
+        job_result.seconds or None,  # a job that was not worked on took no time
         job_result.result,
         job_result.error,
     )
