@@ -285,6 +285,19 @@ def test_a_first_run_never_begins_past_the_end_of_a_log(others: tuple[LogState, 
     assert intervals(draft_new(asked, grown, here)) == [(0, 100, 160)]
 
 
+@pytest.mark.parametrize("offset", [0, 10, 30, 50])
+@pytest.mark.parametrize("first_run", [Earliest(), AtTime(5)])
+def test_a_draft_without_effect_has_the_checkpoint_as_it_was(offset: int, first_run: Bound) -> None:
+    """The summary of an idle run relies on it."""
+    skipping = terms(expired=Action.SKIP, truncated=Action.SKIP, vanished=Action.SKIP)
+    asked = replace(skipping, request=replace(skipping.request, first_run=first_run))
+    marks = {P0: LogMark(offset, "A", 1), P1: LogMark(8, "A", 2)}
+    seen = replace(survey(log(P0, 10, 30)), lookups=OffsetLookups({(P0, 5): None}))
+    drafted = draft_new(asked, seen, position(marks))
+    assert drafted.is_without_effect == (offset >= 30)
+    assert (drafted.plan.checkpoint == marks) == drafted.is_without_effect
+
+
 def test_a_partition_without_a_record_of_the_first_time_is_not_read_from_its_beginning() -> None:
     asked = replace(terms(), request=replace(terms().request, first_run=AtTime(5)))
     seen = Survey(

@@ -82,6 +82,32 @@ def test_the_checkpoint_is_that_of_the_last_plan_of_the_job_without_what_is_held
     assert list(result().logs) == list(survey.logs.values())
 
 
+def test_an_idle_run_does_not_read_its_position_again() -> None:
+    """With many partitions that takes longer than anything else that it does at its end."""
+    target: Any = SimpleNamespace(
+        history=SimpleNamespace(),  # which has no position
+        table=SimpleNamespace(version=2),
+        identity=SimpleNamespace(landed_sequence=lambda application: 2),
+    )
+    plan = with_checkpoint(committed(3), 7).plan
+    idle = PlanDraft(plan=plan, requested=())
+    result = result_of_plans(landing_context(target, _job()), [], idle)
+    assert result.checkpoint == {P0: LogMark(7, None)}
+
+
+def test_a_draft_that_was_not_landed_moves_no_checkpoint() -> None:
+    position = JobPosition(checkpoint={P0: LogMark(7, None)})
+    target: Any = SimpleNamespace(
+        history=SimpleNamespace(position=lambda application: position),
+        table=SimpleNamespace(version=2),
+        identity=SimpleNamespace(landed_sequence=lambda application: 2),
+    )
+    plan = with_checkpoint(committed(3), 30).plan
+    moving = PlanDraft(plan=plan, requested=(), moves_without_landing=True)
+    result = result_of_plans(landing_context(target, _job()), [], moving)
+    assert result.checkpoint == {P0: LogMark(7, None)}
+
+
 def with_checkpoint(one: CommittedPlan, until_offset: int) -> CommittedPlan:
     return replace(one, plan=replace(one.plan, checkpoint={P0: LogMark(until_offset, None)}))
 

@@ -53,7 +53,7 @@ def result_of_plans(
         schemas=_schemas(context, ours) if is_typed else None,
         passed_over=draft.passed_over if draft is not None and finished else (),
         replaced=_replaced_rows(ours),
-        checkpoint=_checkpoint(context, finished, losses),
+        checkpoint=_checkpoint(context, finished, losses, draft),
         logs=tuple(context.surveys.last.logs.values()),
         skipped_losses=() if draft is None else draft.skipped_losses,
     )
@@ -102,15 +102,19 @@ def _checkpoint(
     context: LandingContext,
     finished: Sequence[CommittedPlan],
     losses: Sequence[Sequence[LossEvent]],
+    draft: PlanDraft | None,
 ) -> Mapping[Partition, LogMark] | None:
     """The job's checkpoint after its last plan. If none was finished, table and ledger are as they
-    were when the last draft was made."""
+    were when the last draft was made, so a draft without effect already has the checkpoint. To read
+    it again takes half a second with ten thousand partitions."""
     if not context.kind.traits.moves_checkpoint:
         return None
     application = context.job.application
     for one, events in zip(reversed(finished), reversed(losses), strict=True):
         if one.plan.application == application:
             return checkpoint_after(one.plan.checkpoint, [event.loss for event in events])
+    if draft is not None and draft.is_without_effect and draft.plan.application == application:
+        return draft.plan.checkpoint
     return context.target.history.position(application).checkpoint
 
 
