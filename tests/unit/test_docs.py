@@ -272,6 +272,15 @@ def test_the_alert_about_lost_data_fires_for_losses_of_unknown_width() -> None:
     assert re.findall(r"rangeland_\w+", rule["expr"]) == ["rangeland_run_losses"]
 
 
+def test_alert_rules_fit_runs_and_backfills_and_name_the_whole_partition() -> None:
+    """``land_hourly`` only makes backfills. With Jafka and RocketMQ a broker is part of it."""
+    rules = yaml.safe_load((docs.ROOT / "jobs/prometheus_rules.yaml").read_text())["groups"][0]
+    texts = {rule["alert"]: str(rule) for rule in rules["rules"]}
+    assert not [alert for alert, text in texts.items() if 'command="' in text]
+    assert "$labels.command" in texts["RangelandNotRun"]
+    assert "$labels.broker" in texts["RangelandLosingData"]
+
+
 def test_the_runbook_has_a_heading_for_every_error() -> None:
     assert set(_sections()) == set(ERRORS)
 

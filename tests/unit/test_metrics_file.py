@@ -147,6 +147,15 @@ def test_a_job_file_with_a_mistake_is_named_itself(job: Path, file: Path) -> Non
     assert exit_codes(file) == {(str(job), ""): 78}
 
 
+def test_a_job_file_whose_path_is_not_text_has_a_label_that_is(
+    tmp_path: Path, job: Path, file: Path
+) -> None:
+    odd = tmp_path / "caf\udce9.yaml"
+    odd.write_text("job: [")
+    assert command_line.main(["run", str(odd), "--metrics", str(file)]) == 78
+    assert exit_codes(file) == {(str(tmp_path / "caf\\udce9.yaml"), ""): 78}
+
+
 # --- many tables -----------------------------------------------------------------------------
 
 
@@ -221,6 +230,17 @@ def test_tables_that_an_interruption_has_stopped_are_told_from_those_that_were_d
     monkeypatch.setattr(fleet_run, "run_all", run_all)
     assert command_line.main(["run", *map(str, paths), "--metrics", str(file)]) == 130
     assert exit_codes(file) == {("a", "lake/a"): 0, ("b", "lake/b"): 130}
+    # Whether the work on the second had begun is not known.
+    durations = [table for name, _, table in samples(file) if name == "duration_seconds"]
+    assert durations == ["lake/a"]
+
+
+def test_one_table_that_an_interruption_has_stopped_was_worked_on_until_then(
+    job: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rangeland.run, "run", raising(KeyboardInterrupt()))  # type: ignore[attr-defined]
+    assert command_line.main(["run", str(job), "--metrics", str(file)]) == 130
+    assert samples(file)["duration_seconds", "orders", "lake/orders"] > 0
 
 
 def test_a_session_that_does_not_start_fails_all_jobs(

@@ -53,7 +53,7 @@ def record_metrics(
         def work_on_many(
             fleet: Fleet, spark: Any, progress: JobsProgress, parallel: int | None
         ) -> FleetResult[Any]:
-            file.begin([*map(_name, fleet.jobs), *map(_name_of_failed, fleet.failed)])
+            file.expect([*map(_name, fleet.jobs), *map(_name_of_failed, fleet.failed)])
             result = work_for_many(fleet, spark, RecordingProgress(progress, file), parallel)
             for job_result in result.jobs:  # with warnings that came later
                 file.add(job_result)

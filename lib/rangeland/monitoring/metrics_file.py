@@ -46,16 +46,12 @@ class MetricsFile:
         self._warn = warn
         self._expected: list[TableName] = []
         self._began_at: float | None = None
+        """When the work on the only table began. Which of many have begun is not known."""
         self._runs: dict[TableName, TableRun] = {}
 
     def expect(self, names: Iterable[TableName]) -> None:
-        """Names the tables that the command is about, as far as it is known by now."""
+        """Names the tables that the command is about, as far as they are known by now."""
         self._expected = list(names)
-
-    def begin(self, names: Iterable[TableName]) -> None:
-        """Names the tables once the work on them begins."""
-        self.expect(names)
-        self._began_at = time.monotonic()
 
     def add(self, job_result: JobResult[RunResult]) -> None:
         """Records how the command ended for one table. If it was recorded before, only the result
@@ -67,8 +63,9 @@ class MetricsFile:
             self._runs[name] = table_run(self._command, name, job_result, ended_at_ms)
 
     def record(self, name: TableName, work: Callable[[], RunResult]) -> RunResult:
-        """Does the work for one table, and records its result."""
-        self.begin([name])
+        """Does the work for the only table, and records its result."""
+        self.expect([name])
+        self._began_at = time.monotonic()
         result = work()
         self.add(JobResult(*name, result, None, result.seconds))
         return result

@@ -85,8 +85,15 @@ def _family(name: str, samples: Sequence[_Sample]) -> GaugeMetricFamily:
     label_names = list(dict.fromkeys(label for sample in samples for label in sample.labels))
     family = GaugeMetricFamily(name, HELP[name], labels=label_names)
     for sample in samples:
-        family.add_metric([sample.labels.get(label, "") for label in label_names], sample.value)
+        values = [_as_unicode(sample.labels.get(label, "")) for label in label_names]
+        family.add_metric(values, sample.value)
     return family
+
+
+def _as_unicode(text: str) -> str:
+    """The text without lone surrogates, which a path has for bytes that are not UTF-8: a single one
+    would leave the whole file unwritten."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _samples_of(run: TableRun) -> Iterator[_Sample]:
