@@ -24,6 +24,8 @@ RETRY_DELAY_S = float(os.environ.get("RANGELAND_RETRY_DELAY_S", "60"))
 # arrive later, with a timestamp in the hour, are landed when the run is cleared.
 IDLE_AFTER = timedelta(seconds=float(os.environ.get("RANGELAND_IDLE_AFTER_S", "600")))
 POLL_EVERY = timedelta(seconds=float(os.environ.get("RANGELAND_POLL_S", "30")))
+# node_exporter's textfile folder on the workers, for a file of metrics of each job; empty: none.
+METRICS_FOLDER = os.environ.get("RANGELAND_METRICS_FOLDER", "")
 
 # Empty if a run has no interval (triggered by hand without a date): that is an error.
 BEGIN = "{{ data_interval_start | default('', true) }}"
@@ -62,6 +64,7 @@ with DAG(
                 job_file=job_file,
                 from_bound=BEGIN,
                 until_bound=END,
+                metrics=str(Path(METRICS_FOLDER, f"{job}.prom")) if METRICS_FOLDER else "",
                 outlets=[asset_of(job)],
             )
             wait >> land

@@ -32,17 +32,24 @@ class BadRequest(ValueError):
 
 
 def backfill_command(
-    program: str, job_file: str, from_bound: str, until_bound: str, dry_run: bool = False
+    program: str,
+    job_file: str,
+    from_bound: str,
+    until_bound: str,
+    dry_run: bool = False,
+    metrics: str = "",
 ) -> list[str]:
     """``program`` is everything before the job file, split as a shell would split it:
-    ``rangeland backfill``, or ``spark-submit ... jobs/backfill_range.py``."""
+    ``rangeland backfill``, or ``spark-submit ... jobs/backfill_range.py``. ``metrics`` is the file
+    for metrics, if there is one; a dry run has none."""
     _require_bounds(from_bound, until_bound)
     bounds = ["--from", from_bound, "--until", until_bound]
+    to_file = ["--metrics", metrics] if metrics else []
     return [
         *_program(program),
         job_file,
         *bounds,
-        *(["--dry-run"] if dry_run else []),
+        *(["--dry-run"] if dry_run else to_file),
         "--json",
     ]
 

@@ -74,9 +74,16 @@ class RangelandBackfillOperator(BaseOperator):
     Bounds are those of the command line: an ISO time, or JSON with offsets. The result is
     the command's own JSON. Each asset among ``outlets`` gets an event with the ranges; an
     alias gives it to the asset of the job. With ``preview`` nothing is landed: the result is
-    the plan, and there is no event."""
+    the plan, and there is no event. ``metrics`` is the file on the worker that the command writes
+    its metrics to, which no other task may write to."""
 
-    template_fields: Sequence[str] = ("job_file", "from_bound", "until_bound", "preview")
+    template_fields: Sequence[str] = (
+        "job_file",
+        "from_bound",
+        "until_bound",
+        "preview",
+        "metrics",
+    )
     ui_color = "#d8ecd2"
 
     def __init__(
@@ -86,6 +93,7 @@ class RangelandBackfillOperator(BaseOperator):
         from_bound: str,
         until_bound: str,
         preview: bool = False,
+        metrics: str = "",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -93,13 +101,19 @@ class RangelandBackfillOperator(BaseOperator):
         self.from_bound = from_bound
         self.until_bound = until_bound
         self.preview = preview
+        self.metrics = metrics
         self._command: Command | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:
             start = f"{program()} backfill" if self.preview else landing_program()
             arguments = backfill_command(
-                start, self.job_file, self.from_bound, self.until_bound, self.preview
+                start,
+                self.job_file,
+                self.from_bound,
+                self.until_bound,
+                self.preview,
+                self.metrics,
             )
         except BadRequest as error:
             raise AirflowFailException(str(error)) from None

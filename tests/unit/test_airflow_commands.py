@@ -28,6 +28,14 @@ def test_a_backfill_has_both_ends_and_answers_in_json() -> None:
     )
 
 
+def test_a_backfill_writes_metrics_where_it_is_told_to_but_a_dry_run_has_none() -> None:
+    asked = ("rangeland backfill", "orders.yaml", *HOUR)
+    built = commands.backfill_command(*asked, metrics="/textfile/orders.prom")
+    assert built[-3:] == ["--metrics", "/textfile/orders.prom", "--json"]
+    dry = commands.backfill_command(*asked, dry_run=True, metrics="/textfile/orders.prom")
+    assert "--metrics" not in dry
+
+
 def test_the_program_may_be_a_whole_command_line() -> None:
     program = "spark-submit --master yarn --conf 'a=b c' jobs/backfill_range.py"
     built = commands.backfill_command(program, "o.yaml", *HOUR)

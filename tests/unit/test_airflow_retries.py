@@ -86,6 +86,19 @@ def test_a_landing_is_tried_again_if_it_was_killed_or_says_so(
     assert type(raised.value) is error
 
 
+def test_the_file_for_metrics_is_passed_on(variables: dict[str, str], tmp_path: Path) -> None:
+    script = 'printf "%s " "$@" >asked; exit 78'
+    variables["rangeland_backfill_command"] = shlex.join(["sh", "-c", script, "rangeland"])
+    operators = importlib.import_module(f"{PACKAGE}.operators")
+    task = operators.RangelandBackfillOperator(
+        job_file="o.yaml", from_bound="0", until_bound="1", metrics="o.prom"
+    )
+    assert "metrics" in task.template_fields
+    with pytest.raises(GiveUp):
+        task.execute({"ti": None})
+    assert "--metrics o.prom" in (tmp_path / "asked").read_text()
+
+
 @pytest.mark.parametrize(
     ("script", "state", "text"),
     [
