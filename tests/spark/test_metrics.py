@@ -14,7 +14,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from rangeland.cli import command_line
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.ports import free_ports
-from rangeland.testing.producer import create_topic, delete_records, numbered_records, produce
+from rangeland.testing.producer import (
+    create_topic,
+    delete_records,
+    delete_topic,
+    numbered_records,
+    produce,
+)
 from tests.spark.landings import QUICK
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -109,6 +115,35 @@ def test_runs_of_one_table_from_the_first_to_one_that_fails(
     }
     assert down["rangeland_run_success"] == {(): 0}
     assert down["rangeland_run_exit_code"] == {(): 75}
+
+
+def test_a_topic_that_was_created_again_is_counted_as_a_loss(
+    spark: Any, kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    """How many offsets it has lost is not known."""
+    topic = "metrics-recreated"
+    create_topic(kafka.bootstrap, topic)
+    produce(kafka.bootstrap, topic, numbered_records(30))
+    job = write_job(tmp_path, kafka, "recreated", "recreated", topics=[topic])
+    file = tmp_path / "recreated.prom"
+
+    def run(*options: str, code: int = 0) -> dict[str, dict[Labels, float]]:
+        assert command_line.main(["run", job, "--metrics", str(file), *options]) == code
+        found = samples(file, tmp_path / "lake/recreated")
+        assert "rangeland_run_loss_offsets" not in found
+        return found
+
+    run()
+    delete_topic(kafka.bootstrap, topic)
+    create_topic(kafka.bootstrap, topic)
+    produce(kafka.bootstrap, topic, numbered_records(3))
+    loss = (("kind", "recreated"), ("partition", "0"), ("topic", topic))
+    failed = run(code=66)
+    assert failed["rangeland_run_losses"] == {(("action", "fail"), *loss): 1}
+    skipped = run("--set", "policy.recreated=skip")
+    assert skipped["rangeland_run_losses"] == {(("action", "skip"), *loss): 1}
+    assert skipped["rangeland_run_landed_records"] == {(): 3}
+    assert "rangeland_run_losses" not in run()
 
 
 def test_a_backfill_has_its_own_samples_and_no_checkpoint(
