@@ -14,7 +14,7 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.dialects.cluster_values import GroupMember
 from rangeland.errors import RangelandError, RangeLost, Unreachable, error_json, public_name
 from rangeland.model import OpenTransaction, Partition, Range
-from rangeland.planning.intervals import Interval, overlap, width
+from rangeland.planning.intervals import Interval, overlap, subtract, width
 from rangeland.planning.log_reach import PartitionReach
 from rangeland.planning.passed_over_ranges import passed_over_intervals
 from rangeland.planning.plan import PlanId
@@ -79,6 +79,13 @@ class PartitionStatus(JsonResult):
         delayed by an open transaction."""
         begin = self.checkpoint if self.checkpoint is not None else self.start
         return max(0, self.end + self.held_back - begin)
+
+    @property
+    def unlanded(self) -> tuple[Interval, ...]:
+        """The offsets of the log that a run still has to land: those of ``lag`` that are in the
+        log, without those that backfills and other jobs have landed already."""
+        begin = self.start if self.checkpoint is None else max(self.start, self.checkpoint)
+        return tuple(subtract((begin, self.end + self.held_back), self.landed))
 
     @property
     def offsets_passed_over(self) -> int:

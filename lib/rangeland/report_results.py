@@ -38,8 +38,21 @@ class ReportedPartition:
 
     @property
     def lag(self) -> int | None:
-        """The number of offsets that have not landed; None if unknown."""
-        return None if self.log is None else self.log.lag
+        """The number of offsets of the log that no run or backfill has landed, after the
+        checkpoint; None if unknown."""
+        return None if self.log is None else width(self.log.unlanded)
+
+    @property
+    def lag_ms(self) -> int | None:
+        """The age of the first record that has not landed; None if there is none, or if it is
+        unknown: a status asks only for the record at the checkpoint."""
+        log = self.log
+        if log is None or not log.unlanded:
+            return None
+        first = log.unlanded[0][0]
+        if first == max(log.start, log.checkpoint or 0):
+            return log.lag_ms
+        return log.open_for_ms if first == log.end else None
 
     @property
     def passed_over(self) -> int:

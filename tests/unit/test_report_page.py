@@ -120,6 +120,30 @@ def test_a_lag_is_counted_and_is_no_alarm() -> None:
     assert "2 h 05 min" in Page(made.a_report()).section("partitions")
 
 
+def test_what_backfills_have_landed_is_not_left_to_land() -> None:
+    partition = Partition("orders", 0)
+    log = PartitionStatus(partition, None, 0, 30, landed=((0, 30),), lag_ms=25_500)
+    whole = made.a_report(partitions=(ReportedPartition(partition, None, log.landed, log),))
+    assert whole.lag == 0
+    assert points_of(whole)[0][1].startswith("Nothing is left to land")
+    page = Page(whole)
+    assert "oldest record not landed" not in page.text
+    assert "30 0 none" in page.section("partitions")
+    part = replace(log, landed=((0, 10), (20, 30)))
+    behind = ReportedPartition(partition, None, part.landed, part)
+    assert (behind.lag, behind.lag_ms) == (10, None)  # only the age of a landed record is known
+    assert log.to_json()["lag"] == 30
+
+
+def test_an_open_transaction_after_a_backfill_is_as_old_as_its_first_record() -> None:
+    partition = Partition("orders", 0)
+    log = PartitionStatus(
+        partition, None, 0, 30, landed=((0, 30),), lag_ms=9, high_watermark=40, open_for_ms=7
+    )
+    waiting = ReportedPartition(partition, None, log.landed, log)
+    assert (waiting.lag, waiting.lag_ms) == (10, 7)
+
+
 def test_the_most_severe_comes_first() -> None:
     report = made.a_report(
         losses=(

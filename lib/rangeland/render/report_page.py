@@ -99,7 +99,7 @@ def _contents(report: JobReport) -> dict[str, Any]:
     rows = [_partition_row(p) for p in shown]
     landings = report.landings[-MAX_LANDINGS:]
     losses = sorted(report.losses, key=_loss_order)
-    ages_ms = [p.log.lag_ms for p in report.partitions if p.log and p.log.lag_ms is not None]
+    ages_ms = [p.lag_ms for p in report.partitions if p.lag_ms is not None]
     kinds = {path.kind for row in rows for path in row.paths}
     return {
         "headline": headline(report),
