@@ -13,6 +13,7 @@ from rangeland.decode.payload.json.json_inference import InferredField
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.dialects.cluster_values import GroupMember
 from rangeland.errors import RangelandError, RangeLost, Unreachable, error_json, public_name
+from rangeland.loss import LossKind
 from rangeland.model import OpenTransaction, Partition, Range
 from rangeland.planning.intervals import Interval, overlap, subtract, width
 from rangeland.planning.log_reach import PartitionReach
@@ -58,6 +59,8 @@ class PartitionStatus(JsonResult):
     open_transaction: OpenTransaction | None = None
     open_for_ms: int | None = None
     """The age of the first record of the open transaction."""
+    is_recreated: bool = False
+    """The job has a checkpoint, but in another log of this name, so ``checkpoint`` is None."""
 
     @property
     def passed_over(self) -> tuple[Interval, ...]:
@@ -86,6 +89,22 @@ class PartitionStatus(JsonResult):
         log, without those that backfills and other jobs have landed already."""
         begin = self.start if self.checkpoint is None else max(self.start, self.checkpoint)
         return tuple(subtract((begin, self.end + self.held_back), self.landed))
+
+    @property
+    def gone(self) -> tuple[Interval, ...]:
+        """The offsets after the checkpoint that left the log before anything landed them."""
+        begin = self.start if self.checkpoint is None else self.checkpoint
+        return tuple(subtract((begin, self.start), self.landed))
+
+    @property
+    def suspected_loss(self) -> LossKind | None:
+        """The kind of loss that a run would find if it saw the log as it is here. A run asks twice
+        before it believes this: a leader may lag."""
+        if self.is_recreated:
+            return LossKind.RECREATED
+        if (self.checkpoint or 0) > self.end + self.held_back:
+            return LossKind.TRUNCATED
+        return LossKind.EXPIRED if self.gone else None
 
     @property
     def offsets_passed_over(self) -> int:

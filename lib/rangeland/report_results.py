@@ -8,7 +8,7 @@ from typing import Any
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import RangeLost
-from rangeland.loss import Action
+from rangeland.loss import Action, LossKind
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.coverage import coverage_of
 from rangeland.planning.intervals import Interval, width
@@ -53,6 +53,12 @@ class ReportedPartition:
         if first == max(log.start, log.checkpoint or 0):
             return log.lag_ms
         return log.open_for_ms if first == log.end else None
+
+    @property
+    def suspected_loss(self) -> LossKind | None:
+        """The kind of loss that its log suggests; None if it is held for such a loss."""
+        found = None if self.log is None else self.log.suspected_loss
+        return None if self.held is not None and self.held.loss.kind is found else found
 
     @property
     def passed_over(self) -> int:
@@ -137,6 +143,11 @@ class JobReport:
         if not self.logs_are_known:
             return None
         return sum(p.lag or 0 for p in self.partitions)
+
+    @property
+    def may_have_losses(self) -> bool:
+        """Whether a log suggests a loss, even one for which its partition is held."""
+        return any(p.log is not None and p.log.suspected_loss for p in self.partitions)
 
     @property
     def landed(self) -> int:

@@ -79,6 +79,28 @@ def test_the_logs_show_what_is_left(drivers: Drivers, monkeypatch: pytest.Monkey
     assert gone.partitions[0].absent.startswith("vanished: ")
 
 
+@pytest.mark.parametrize(
+    ("topic_id", "start", "end", "suspected"),
+    [("new", 0, 0, "recreated"), ("id", 0, 20, "truncated"), ("id", 50, 50, "expired")],
+)
+def test_what_a_run_would_find_is_suspected(
+    drivers: Drivers,
+    monkeypatch: pytest.MonkeyPatch,
+    topic_id: str,
+    start: int,
+    end: int,
+    suspected: str,
+) -> None:
+    landed_until_30(drivers, monkeypatch)
+    log = LogState(P0, Leader(Address("b", 1), 7, topic_id), start, end)
+    monkeypatch.setattr(job_status, "survey_of", lambda *about, **more: Survey(0, {P0: log}))
+    monkeypatch.setattr(job_status, "log_ends", lambda *about: {})
+    monkeypatch.setattr(job_status, "first_times", lambda *about: {})
+    (partition,) = report(drivers).partitions
+    assert partition.log is not None
+    assert partition.log.suspected_loss == suspected
+
+
 def test_a_job_without_a_ledger_has_no_landings(
     drivers: Drivers, lake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,6 +166,13 @@ def test_status_says_which_part_of_the_lag_backfills_have_landed() -> None:
     assert ahead.to_json()["lag"] == 14_000
 
 
+def test_status_names_a_log_on_which_no_run_can_continue() -> None:
+    cut = PartitionStatus(Partition("orders", 0), 100, 0, 50, landed=((0, 100),))
+    text = rendered(render_status(replace(made.a_status(), partitions=(cut,))))
+    assert "everything is landed" not in text
+    assert "orders/0: ends before the checkpoint" in text
+
+
 def test_status_without_partitions_does_not_say_that_everything_is_landed() -> None:
     text = rendered(render_status(replace(made.a_status(), partitions=())))
     assert "the cluster has none of the job's partitions" in text

@@ -144,6 +144,74 @@ def test_an_open_transaction_after_a_backfill_is_as_old_as_its_first_record() ->
     assert (waiting.lag, waiting.lag_ms) == (10, 7)
 
 
+def one_log(checkpoint: int | None, start: int, end: int, **more: Any) -> JobReport:
+    """A report of one partition, which has landed up to its checkpoint."""
+    held = more.pop("held", None)
+    landed = more.pop("landed", ((0, checkpoint or 0),))
+    partition = Partition("orders", 0)
+    log = PartitionStatus(partition, checkpoint, start, end, landed=landed, held=held, **more)
+    return made.a_report(partitions=(ReportedPartition(partition, checkpoint, landed, log, held),))
+
+
+RECREATED = one_log(None, 0, 0, landed=(), is_recreated=True)
+TRUNCATED = one_log(100, 0, 50)
+EXPIRED = one_log(10, 500, 500)
+
+
+@pytest.mark.parametrize(
+    ("report", "severity", "text"),
+    [
+        (
+            RECREATED,
+            Severity.PROBLEM,
+            "The log of orders/0 is not the one that was landed: its topic seems to have been "
+            "created again.",
+        ),
+        (
+            TRUNCATED,
+            Severity.ATTENTION,
+            "The log of orders/0 ends before the checkpoint: it was truncated, or its leader lags.",
+        ),
+        (
+            EXPIRED,
+            Severity.PROBLEM,
+            "The log of orders/0 begins after the checkpoint: 490 offsets left it before they "
+            "were landed.",
+        ),
+    ],
+)
+def test_a_log_on_which_no_run_can_continue_is_never_called_landed(
+    report: JobReport, severity: Severity, text: str
+) -> None:
+    assert points_of(report) == [(severity, text)]
+    page = Page(report)
+    assert "fact good" not in page.html
+    assert "Nothing is left to land" not in page.text
+    assert report.lag == 0
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        one_log(10, 500, 600, landed=((0, 510),)),  # a backfill has landed what has left the log
+        one_log(100, 0, 50, high_watermark=100),  # the rest is behind an open transaction
+    ],
+)
+def test_a_log_that_lacks_nothing_is_not_suspected(report: JobReport) -> None:
+    assert all("the checkpoint" not in text for _, text in points_of(report))
+
+
+def test_a_hold_for_what_a_log_shows_says_it_once() -> None:
+    held = replace(
+        made.a_loss_event(Action.HOLD), loss=made.a_loss(0, 10, 500).with_action(Action.HOLD)
+    )
+    assert [severity for severity, _ in points_of(one_log(10, 500, 500, held=held))] == [
+        Severity.ATTENTION
+    ]
+    other = replace(held, loss=replace(held.loss, kind=LossKind.CORRUPT))
+    assert len(points_of(one_log(10, 500, 500, held=other))) == 2
+
+
 def test_the_most_severe_comes_first() -> None:
     report = made.a_report(
         losses=(

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from rangeland.loss import LossKind
+from rangeland.planning.intervals import width
 from rangeland.query_results import VerifyResult
+from rangeland.render.loss_view import SUSPICIONS
 from rangeland.report_results import JobReport
 from rangeland.wording import count_noun, number
 
@@ -42,7 +45,7 @@ class HeadlinePoint:
 def headline(report: JobReport) -> list[HeadlinePoint]:
     """What there is to say, the most severe first. There is always something."""
     points = [*_row_points(report.verification), *_loss_points(report)]
-    points += [*_open_points(report), _lag_point(report)]
+    points += [*_suspicion_points(report), *_open_points(report), *_lag_points(report)]
     return sorted(points, key=lambda point: -point.severity)
 
 
@@ -86,6 +89,18 @@ def _loss_points(report: JobReport) -> Iterator[HeadlinePoint]:
         yield HeadlinePoint(Severity.ATTENTION, text)
 
 
+def _suspicion_points(report: JobReport) -> Iterator[HeadlinePoint]:
+    """What the logs suggest that a run would find. They were asked only once."""
+    for kind, words in SUSPICIONS.items():
+        found = [p for p in report.partitions if p.suspected_loss is kind]
+        if found:
+            gone = sum(width(p.log.gone) for p in found if p.log)
+            severity = Severity.ATTENTION if kind is LossKind.TRUNCATED else Severity.PROBLEM
+            said = words.format(gone=count_noun(gone, "offset"))
+            names = _names([p.partition for p in found])
+            yield HeadlinePoint(severity, f"The log of {names} {said}.")
+
+
 def _open_points(report: JobReport) -> Iterator[HeadlinePoint]:
     def attention(text: str) -> HeadlinePoint:
         return HeadlinePoint(Severity.ATTENTION, text)
@@ -104,20 +119,24 @@ def _open_points(report: JobReport) -> Iterator[HeadlinePoint]:
         yield attention(f"{count_noun(waiting, 'offset')} behind an open transaction.")
 
 
-def _lag_point(report: JobReport) -> HeadlinePoint:
+def _lag_points(report: JobReport) -> Iterator[HeadlinePoint]:
     if report.log_error:
         text = "The logs could not be asked, so it is unknown how far behind the job is."
-        return HeadlinePoint(Severity.ATTENTION, text)
-    if not report.partitions:
+        yield HeadlinePoint(Severity.ATTENTION, text)
+    elif not report.partitions:
         text = "The cluster has none of the job's partitions, and none was landed."
-        return HeadlinePoint(Severity.ATTENTION, text)
-    if lag := sum(p.lag or 0 for p in report.partitions):
+        yield HeadlinePoint(Severity.ATTENTION, text)
+    elif lag := sum(p.lag or 0 for p in report.partitions):
         begun = "" if report.landings else "Nothing has landed yet: "
-        return HeadlinePoint(Severity.BEHIND, f"{begun}{count_noun(lag, 'offset')} not landed yet.")
-    if report.logs_are_known:
+        yield HeadlinePoint(Severity.BEHIND, f"{begun}{count_noun(lag, 'offset')} not landed yet.")
+    elif report.may_have_losses:
+        return  # The job may have to land more than the logs show, or something else.
+    elif report.logs_are_known:
         text = "Nothing is left to land: the job has reached the end of every log."
-        return HeadlinePoint(Severity.GOOD, text)
-    return HeadlinePoint(Severity.GOOD, "The job has reached the end of every log that is there.")
+        yield HeadlinePoint(Severity.GOOD, text)
+    else:
+        text = "The job has reached the end of every log that is there."
+        yield HeadlinePoint(Severity.GOOD, text)
 
 
 def _names(items: Sequence[object], most: int = 3) -> str:

@@ -18,7 +18,7 @@ from rangeland import __version__
 from rangeland.model import COUNT_NAMES
 from rangeland.planning.passed_over_ranges import passed_over_intervals
 from rangeland.query_results import VerifyResult
-from rangeland.render.loss_view import ACTIONS, action_of
+from rangeland.render.loss_view import ACTIONS, action_of, suspicion
 from rangeland.render.report_headline import headline
 from rangeland.render.report_pictures import (
     CELLS,
@@ -86,6 +86,7 @@ def render_report(report: JobReport) -> str:
         "age": _age,
         "short": _shorten,
         "digest": _digest,
+        "suspicion": suspicion,
     }
     environment.filters.update(filters)
     template = resources.files("rangeland.render").joinpath("report_page.html")
@@ -139,7 +140,7 @@ def _largest(
     come first, then those with the largest lag, then the longest."""
 
     def order(p: ReportedPartition) -> tuple[bool, int, int]:
-        needs_attention = p.held is not None or bool(p.absent)
+        needs_attention = p.held is not None or bool(p.absent or p.suspected_loss)
         return needs_attention, p.lag or 0, sum(end - start for start, end in p.landed)
 
     by_weight = sorted(partitions, key=order, reverse=True)

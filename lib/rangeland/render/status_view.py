@@ -15,7 +15,7 @@ from rich.text import Text
 from rangeland.planning.intervals import Interval, overlap, subtract, width
 from rangeland.query_results import CheckResult, PartitionStatus, ReachResult, RecentLanding, Status
 from rangeland.render.group_view import group_lines
-from rangeland.render.loss_view import loss_lines
+from rangeland.render.loss_view import loss_lines, suspicion
 from rangeland.render.text_drawing import (
     Legend,
     LogBar,
@@ -49,7 +49,8 @@ def render_status(status: Status) -> RenderableType:
     title.append(f", {count_noun(status.sequence, 'landing')}")
     left = sum(width(p.unlanded) for p in status.partitions)
     behind = Text("everything is landed", "green")
-    if status.warnings:  # for example about partitions that are not listed here
+    suspected = [f"{p.partition}: {said}" for p in status.partitions if (said := suspicion(p))]
+    if status.warnings or suspected:  # for example about partitions that are not listed here
         behind = Text("all offsets of these partitions are landed", "yellow")
     if not status.partitions:
         behind = Text("the cluster has none of the job's partitions", "yellow")
@@ -69,6 +70,7 @@ def render_status(status: Status) -> RenderableType:
     parts += [Text(), behind, *group_lines(status.group)]
     parts += unfinished_lines(status.unfinished_plans)
     parts += list_lines("latest landings", [_recent_line(landing) for landing in status.recent], "")
+    parts += list_lines("a log that a run cannot simply continue in", suspected, "yellow")
     held = [p.held for p in status.partitions if p.held is not None]
     waiting = [_waiting_line(p) for p in status.partitions if p.held_back]
     parts += list_lines("held back by an open transaction", waiting, "yellow")
