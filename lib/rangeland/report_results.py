@@ -103,7 +103,8 @@ class ReportedLoss:
     event: LossEvent
     remaining: tuple[Range, ...] = ()
     ends_runs: bool = False
-    """The job's checkpoint is still before it, and its action was to fail."""
+    """It ended a run of the job, the checkpoint is still before it, and the ledger shows no decision
+    about it since."""
 
 
 @dataclass(frozen=True, slots=True)

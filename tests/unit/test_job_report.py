@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +16,7 @@ from rangeland import errors
 from rangeland.cli import command_line
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.job.job_text import parse_job_text
+from rangeland.landing.audit.verification import Landings
 from rangeland.loss import Action, LossKind
 from rangeland.model import Address, Counts, Leader, LogState, Range, Survey
 from rangeland.planning.incarnation import LogMark
@@ -24,7 +25,7 @@ from rangeland.planning.slice_receipt import RangeResult
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_report, job_status
 from rangeland.queries.job_report import reported_losses
-from rangeland.report_results import JobReport
+from rangeland.report_results import JobReport, ReportedLoss
 from tests import sample_results as made
 from tests.unit import test_landing_target
 from tests.unit.test_job_status import landed_until_30
@@ -133,18 +134,42 @@ def loss_of(action: Action, start: int, end: int, sequence: int, **more: Any) ->
 LANDINGS = (landing(1, 0, 20), landing(2, 20, 30), landing(3, 12, 14, at_ms=made.NOW_MS + 1))
 
 
+P = made.a_range(0, 0, 1).partition
+
+
+def found_of(
+    losses: Sequence[LossEvent],
+    landings: Landings = LANDINGS,
+    mark: LogMark | None = None,
+    *,
+    reads: bool = True,
+) -> tuple[ReportedLoss, ...]:
+    marks = {} if mark is None else {P: mark}
+    return reported_losses(losses, landings, marks, lambda partition: reads)
+
+
 @pytest.mark.parametrize(("sequence", "remaining"), [(1, [(10, 12), (14, 15)]), (3, [(10, 15)])])
 def test_what_later_landings_include_no_longer_remains(
     sequence: int, remaining: list[tuple[int, int]]
 ) -> None:
-    (found,) = reported_losses([loss_of(Action.SKIP, 10, 15, sequence)], LANDINGS, {})
+    (found,) = found_of([loss_of(Action.SKIP, 10, 15, sequence)])
     assert [r.interval for r in found.remaining] == remaining
 
 
 def test_another_incarnation_of_a_topic_has_other_offsets() -> None:
     landings = [landing(1, 0, 20), landing(2, 0, 20, "t2")]
-    (found,) = reported_losses([loss_of(Action.SKIP, 10, 15, 1)], landings, {})
+    (found,) = found_of([loss_of(Action.SKIP, 10, 15, 1)], landings)
     assert [r.interval for r in found.remaining] == [(10, 15)]
+
+
+def test_an_unknown_incarnation_may_be_any() -> None:
+    unknown = loss_of(Action.SKIP, 10, 15, 1)
+    unknown = replace(unknown, loss=replace(unknown.loss, topic_id=None))
+    landings = [landing(1, 0, 20), landing(2, 11, 12, "t2"), landing(3, 13, 14, None)]
+    (found,) = found_of([unknown], landings)
+    assert [r.interval for r in found.remaining] == [(10, 11), (12, 13), (14, 15)]
+    (known,) = found_of([loss_of(Action.SKIP, 10, 15, 1)], landings)
+    assert [r.interval for r in known.remaining] == [(10, 13), (14, 15)]
 
 
 @pytest.mark.parametrize(
@@ -153,21 +178,84 @@ def test_another_incarnation_of_a_topic_has_other_offsets() -> None:
 def test_a_loss_ends_runs_until_the_checkpoint_is_past_it(
     checkpoint: int | None, ends_runs: bool
 ) -> None:
-    partition = made.a_range(0, 0, 1).partition
-    marks = {} if checkpoint is None else {partition: LogMark(checkpoint, "t1")}
-    event = loss_of(Action.FAIL, 10, 15, 4, plan_hash="")
-    (found,) = reported_losses([event], LANDINGS[:2], marks)
+    mark = None if checkpoint is None else LogMark(checkpoint, "t1")
+    event = failed(10, 15)
+    (found,) = found_of([event], LANDINGS[:2], mark)
     assert found.ends_runs is ends_runs
     assert [r.interval for r in found.remaining] == [(10, 15)]
-    (held,) = reported_losses([loss_of(Action.HOLD, 10, 15, 4)], [], {})
+    (held,) = found_of([loss_of(Action.HOLD, 10, 15, 4)], [])
     assert not held.ends_runs
+
+
+def failed(start: int, end: int, kind: LossKind = LossKind.EXPIRED, **more: Any) -> LossEvent:
+    """A loss that has ended a run, seen after the first two landings."""
+    event = loss_of(Action.FAIL, start, end, 4, plan_hash="", written_at_ms=10)
+    topic_id = more.pop("topic_id", "t1")
+    return replace(event, loss=replace(event.loss, kind=kind, topic_id=topic_id), **more)
+
+
+def decided(action: Action, failure: LossEvent, **more: Any) -> LossEvent:
+    """The same loss, of which a policy has decided later."""
+    loss = replace(failure.loss, action=action)
+    return replace(failure, loss=loss, written_at_ms=20, **more)
+
+
+@pytest.mark.parametrize("action", [Action.SKIP, Action.HOLD])
+def test_a_loss_ends_no_more_runs_once_a_policy_has_decided(action: Action) -> None:
+    failure = failed(10, 15)
+    assert found_of([failure], LANDINGS[:1], LogMark(10, "t1"))[0].ends_runs
+    losses = found_of([failure, decided(action, failure)], LANDINGS[:1], LogMark(10, "t1"))
+    assert [loss.ends_runs for loss in losses] == [False, False]
+    before = found_of([decided(action, failure), failure], LANDINGS[:1], LogMark(10, "t1"))
+    assert before[1].ends_runs  # the policy was changed back
+
+
+def test_what_another_command_decided_decides_nothing_about_runs() -> None:
+    failure = failed(10, 15)
+    application = PlanKind.REREAD.application("orders", "0f2c0f2c0f2c")
+    reread = decided(Action.HOLD, failure, application=application)
+    assert found_of([failure, reread], LANDINGS[:1], LogMark(10, "t1"))[0].ends_runs
+
+
+def test_a_recreated_log_ends_runs_until_a_run_continues_in_the_new_one() -> None:
+    failure = failed(30, 30, LossKind.RECREATED, topic_id="t2")
+    old, new = LogMark(30, "t1"), LogMark(5, "t2")
+    assert found_of([failure], LANDINGS[:2], old)[0].ends_runs
+    after = [*LANDINGS[:2], landing(3, 0, 5, "t2", at_ms=20)]
+    skipped = decided(Action.SKIP, failure)
+    assert not any(x.ends_runs for x in found_of([failure, skipped], after, new))
+    assert not found_of([failure], after, new)[0].ends_runs
+    assert not found_of([failure], LANDINGS[:2], new)[0].ends_runs
+
+
+def test_a_later_run_that_lands_the_partition_has_got_past_the_loss() -> None:
+    failure = failed(30, 40)
+    later = landing(3, 50, 60, at_ms=20)
+    assert not found_of([failure], [*LANDINGS[:2], later], LogMark(30, "t1"))[0].ends_runs
+    backfill = PlanKind.BACKFILL.application("orders", "0f2c0f2c0f2c")
+    of_backfill = tuple(replace(event, application=backfill) for event in later)
+    landings = [*LANDINGS[:2], of_backfill]
+    assert found_of([failure], landings, LogMark(30, "t1"))[0].ends_runs  # type: ignore[arg-type]
+
+
+def test_a_topic_that_was_taken_out_of_the_job_ends_no_runs() -> None:
+    failure = failed(30, 30, LossKind.VANISHED, topic_id=None)
+    assert found_of([failure], LANDINGS[:2], LogMark(30, "t1"))[0].ends_runs
+    assert not found_of([failure], LANDINGS[:2], LogMark(30, "t1"), reads=False)[0].ends_runs
+
+
+def test_a_replacement_that_was_given_up_has_ended_no_run() -> None:
+    application = PlanKind.REPLACE.application("orders", "0f2c0f2c0f2c")
+    given_up = loss_of(Action.FAIL, 0, 10, 2, application=application)
+    assert not found_of([given_up], LANDINGS[:1])[0].ends_runs
+    assert not found_of([loss_of(Action.FAIL, 0, 10, 2)], LANDINGS[:1])[0].ends_runs
 
 
 def test_a_loss_without_a_plan_is_settled_by_what_landed_after_it() -> None:
     event = loss_of(Action.FAIL, 12, 12, 4, plan_hash="")
-    (found,) = reported_losses([event], LANDINGS, {})
+    (found,) = found_of([event])
     assert found.remaining == ()
-    (before,) = reported_losses([event], LANDINGS[:2], {})
+    (before,) = found_of([event], LANDINGS[:2])
     assert [r.interval for r in before.remaining] == [(12, 13)]
 
 

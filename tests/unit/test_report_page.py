@@ -164,8 +164,7 @@ EXPIRED = one_log(10, 500, 500)
         (
             RECREATED,
             Severity.PROBLEM,
-            "The log of orders/0 is not the one that was landed: its topic seems to have been "
-            "created again.",
+            "The log of orders/0 is not the one that was landed: its topic seems to be a new one.",
         ),
         (
             TRUNCATED,
@@ -356,6 +355,20 @@ def test_losses_are_listed_with_what_was_seen_and_the_open_ones_first() -> None:
     text = Page(report).section("losses")
     assert "orders/0 10 15 expired in quarantine 2023-11-14 22:13:20 UTC" in text
     assert "3 unchanged the log begins at 15 orders/0 10 15 expired ended a run" in text
+
+
+def test_a_loss_that_ended_something_is_told_from_one_that_still_ends_runs() -> None:
+    event = made.a_loss_event(Action.FAIL)
+    replaced = replace(event, application=PlanKind.REPLACE.application("orders", "0f2c"))
+    losses = (
+        made.a_reported_loss(Action.FAIL),
+        replace(made.a_reported_loss(Action.FAIL), event=replaced),
+    )
+    report = made.a_report(losses=losses)
+    text = Page(report).section("losses")
+    assert re.search("expired ended a run .* 3 not landed since the log begins at 15", text)
+    assert re.search("expired ended its plan, a replace .* 3 not landed since", text)
+    assert all(severity < Severity.PROBLEM for severity, _ in points_of(report))
 
 
 def test_an_unfinished_plan_is_listed_with_who_finishes_it() -> None:

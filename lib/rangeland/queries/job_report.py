@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -22,10 +22,11 @@ from rangeland.landing.drafts.unfinished_plans import plans_to_finish
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.landing.target.ledger_history import plan_of
 from rangeland.landing.target.table_warnings import property_warnings
-from rangeland.loss import Action
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.coverage import coverage_of, uncovered_parts
-from rangeland.planning.incarnation import LogMark
+from rangeland.planning.incarnation import LogMark, may_be_same
+from rangeland.planning.listed_partitions import is_read
 from rangeland.planning.plan import PlanId
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import Progress
@@ -54,6 +55,11 @@ def report(
     ``verifies``: also compares the rows of the table with the ledger, as ``verify`` does."""
     account = read_account(job, spark, progress)
     target = account.target
+
+    def reads(partition: Partition) -> bool:
+        listed = job.source.partitions.get(partition.topic)
+        return job.source.reads(partition.topic) and is_read(partition, listed)
+
     logs, log_error = _logs_if_reached(job, account, progress)
     landings = [] if target.ledger.opened is None else target.history.landings()
     return JobReport(
@@ -66,7 +72,7 @@ def report(
         partitions=reported_partitions(job, account, logs),
         log_error="" if log_error is None else str(log_error),
         landings=_with_commits(target, [x for x in landings if x[0].job == job.name]),
-        losses=reported_losses(account.losses, landings, account.position.checkpoint),
+        losses=reported_losses(account.losses, landings, account.position.checkpoint, reads),
         unfinished_plans=plans_to_finish(job, account.unfinished_plans),
         group=logs.group,
         warnings=(
@@ -188,10 +194,14 @@ def _commits_of(
 
 
 def reported_losses(
-    losses: Sequence[LossEvent], landings: Landings, checkpoint: Mapping[Partition, LogMark]
+    losses: Sequence[LossEvent],
+    landings: Landings,
+    checkpoint: Mapping[Partition, LogMark],
+    reads: Callable[[Partition], bool],
 ) -> tuple[ReportedLoss, ...]:
-    """The losses, each with the part that no later landing of any job includes. ``landings`` are
-    all those of the table, in order."""
+    """The losses, each with the part that no later landing of any job includes. ``losses`` and
+    ``landings`` are all those of the job and of the table, in order; ``reads`` says whether the
+    job reads a partition."""
     lossy = {event.loss.partition for event in losses}
     ranges = group_by(
         (
@@ -203,6 +213,7 @@ def reported_losses(
         lambda entry: entry[2].partition,
     )
     places = {plan.plan_id: at for at, (plan, _) in enumerate(landings)}
+    undecided = undecided_failures(losses, landings)
     reported = []
     for event in losses:
         place = places.get(event.plan_id) if event.plan_hash else None
@@ -212,11 +223,51 @@ def reported_losses(
             if (written_at_ms > event.written_at_ms if place is None else at > place)
         )
         remaining = _remaining(event, later)
-        mark = checkpoint.get(event.loss.partition)
-        is_before = mark is None or mark.until_offset <= event.loss.from_offset
-        ends_runs = event.loss.action is Action.FAIL and bool(remaining) and is_before
+        partition = event.loss.partition
+        ends_runs = (
+            event in undecided
+            and bool(remaining)
+            and reads(partition)
+            and _is_at(checkpoint.get(partition), event.loss)
+        )
         reported.append(ReportedLoss(event, remaining, ends_runs))
     return tuple(reported)
+
+
+def undecided_failures(losses: Sequence[LossEvent], landings: Landings) -> set[LossEvent]:
+    """The losses that ended a run and after which the ledger shows no decision: no run has skipped
+    or held anything of their partition since, nor landed it. Losses of plans ended no run: such
+    plans were given up."""
+    decided: dict[tuple[str, Partition], int] = {}
+    for at, event in enumerate(losses):
+        if event.loss.action in (Action.SKIP, Action.HOLD):
+            decided[event.application, event.loss.partition] = at
+    landed_at_ms: dict[tuple[str, Partition], int] = {}
+    for _, outcome in landings:
+        for result in outcome.ranges:
+            key = outcome.application, result.range.partition
+            landed_at_ms[key] = max(landed_at_ms.get(key, 0), outcome.written_at_ms)
+    undecided = set()
+    for at, event in enumerate(losses):
+        key = event.application, event.loss.partition
+        kind = PlanKind.of_application(event.job, event.application)
+        is_of_run = kind.traits.moves_checkpoint and not event.plan_hash
+        is_last = decided.get(key, -1) < at and landed_at_ms.get(key, -1) <= event.written_at_ms
+        if event.loss.action is Action.FAIL and is_of_run and is_last:
+            undecided.add(event)
+    return undecided
+
+
+def _is_at(mark: LogMark | None, loss: Loss) -> bool:
+    """Whether the checkpoint, if there is one, is still before a loss. A loss of a recreated topic
+    has the id of the new log, in which no run has a checkpoint yet."""
+    if mark is None:
+        return True
+    if mark.until_offset > loss.from_offset:
+        return False
+    if loss.kind is LossKind.RECREATED:
+        return loss.topic_id is None or mark.topic_id != loss.topic_id
+    return may_be_same(mark.topic_id, loss.topic_id)
 
 
 def _remaining(event: LossEvent, later: Iterable[Range]) -> tuple[Range, ...]:

@@ -25,7 +25,7 @@ ACTIONS = {
 quarantined offsets are read from the log again: they stay in quarantine."""
 
 SUSPICIONS = {
-    LossKind.RECREATED: "is not the one that was landed: its topic seems to have been created again",
+    LossKind.RECREATED: "is not the one that was landed: its topic seems to be a new one",
     LossKind.TRUNCATED: "ends before the checkpoint: it was truncated, or its leader lags",
     LossKind.EXPIRED: "begins after the checkpoint: {gone} left it before they were landed",
 }

@@ -15,8 +15,11 @@ from importlib import resources
 from typing import Any
 
 from rangeland import __version__
+from rangeland.delta.ledger.events import LossEvent
+from rangeland.loss import Action
 from rangeland.model import COUNT_NAMES
 from rangeland.planning.passed_over_ranges import passed_over_intervals
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.query_results import VerifyResult
 from rangeland.render.loss_view import ACTIONS, action_of, suspicion
 from rangeland.render.report_headline import headline
@@ -119,7 +122,7 @@ def _contents(report: JobReport) -> dict[str, Any]:
         "landings": landings[::-1],
         "earlier": report.landings[: len(report.landings) - len(landings)],
         "chart": _chart(landings),
-        "losses": [(loss, ACTIONS[action_of(loss.event)][0]) for loss in losses[:MAX_LOSSES]],
+        "losses": [(loss, _action_words(loss.event)) for loss in losses[:MAX_LOSSES]],
         "more_losses": losses[MAX_LOSSES:],
         "unfinished": [unfinished_line(plan) for plan in report.unfinished_plans[:MAX_LINES]],
         "warnings": report.warnings[:MAX_LINES],
@@ -189,6 +192,14 @@ def _landing_title(landing: ReportedLanding) -> str:
 def _loss_order(loss: ReportedLoss) -> tuple[bool, int]:
     """What is still open first, then the newest."""
     return not loss.remaining, -loss.event.seen_at_ms
+
+
+def _action_words(event: LossEvent) -> str:
+    """What was done about a loss. Only a run ends; any other plan is given up."""
+    kind = PlanKind.of_application(event.job, event.application)
+    if event.loss.action is Action.FAIL and kind is not PlanKind.RUN:
+        return f"ended its plan, a {kind}"
+    return ACTIONS[action_of(event)][0]
 
 
 def _wrong_rows(verification: VerifyResult | None) -> list[tuple[str, Sequence[object]]]:
