@@ -98,13 +98,26 @@ class ReportedLanding:
 
 @dataclass(frozen=True, slots=True)
 class ReportedLoss:
-    """A loss in the ledger. ``remaining``: the part of it that no later landing includes."""
+    """A loss in the ledger. ``remaining``: the part of it that no later landing includes; nothing
+    if a whole log was lost, since nobody knows which offsets it had, and those of a later log of
+    that name are others."""
 
     event: LossEvent
     remaining: tuple[Range, ...] = ()
     ends_runs: bool = False
-    """It ended a run of the job, the checkpoint is still before it, and the ledger shows no decision
-    about it since."""
+    """It ended a run of the job, the checkpoint is still before it, and nothing in the ledger shows
+    that this was decided since."""
+
+    @property
+    def is_whole_log(self) -> bool:
+        """Whether the log was lost from the loss's first offset on, however far it reached."""
+        return self.event.loss.kind.traits.is_whole_log
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything is still lost, or to be decided."""
+        is_lost_log = self.is_whole_log and self.event.loss.action is Action.SKIP
+        return bool(self.remaining) or self.ends_runs or is_lost_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +188,11 @@ class JobReport:
         return self._remaining(Action.SKIP)
 
     @property
+    def lost_logs(self) -> int:
+        """How often a policy has left out the rest of a log that is gone."""
+        return sum(x.is_whole_log and x.event.loss.action is Action.SKIP for x in self.losses)
+
+    @property
     def quarantined(self) -> int:
         """The number of offsets in quarantine that no later landing includes."""
         return self._remaining(Action.QUARANTINE)
@@ -198,8 +216,8 @@ class ReportResult(JsonResult):
     """The result of ``report``: the file that was written, and the numbers at its top."""
 
     VIEW = (
-        "job table table_version out size_bytes=bytes landings landed lag lost quarantined held "
-        "unfinished warnings log_error? is_well?=ok seconds"
+        "job table table_version out size_bytes=bytes landings landed lag lost lost_logs "
+        "quarantined held unfinished warnings log_error? is_well?=ok seconds"
     )
 
     job: str
@@ -212,6 +230,8 @@ class ReportResult(JsonResult):
     lag: int | None
     """None if the logs could not be asked."""
     lost: int
+    """How many offsets, besides those of ``lost_logs``."""
+    lost_logs: int
     quarantined: int
     held: int
     """How many partitions a policy holds."""
@@ -240,6 +260,7 @@ def result_of(report: JobReport, out: str, size_bytes: int, seconds: float) -> R
         landed=report.landed,
         lag=report.lag,
         lost=report.lost,
+        lost_logs=report.lost_logs,
         quarantined=report.quarantined,
         held=len(report.held),
         unfinished=len(report.unfinished_plans),

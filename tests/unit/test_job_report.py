@@ -228,6 +228,18 @@ def test_a_recreated_log_ends_runs_until_a_run_continues_in_the_new_one() -> Non
     assert not found_of([failure], LANDINGS[:2], new)[0].ends_runs
 
 
+@pytest.mark.parametrize("width", [0, 10])
+@pytest.mark.parametrize("kind", [LossKind.RECREATED, LossKind.VANISHED])
+def test_offsets_of_a_lost_log_are_neither_counted_nor_landed_later(
+    kind: LossKind, width: int
+) -> None:
+    skipped = decided(Action.SKIP, failed(30, 30 + width, kind, topic_id="t2"))
+    landings = [*LANDINGS[:2], landing(3, 0, 5, "t2", at_ms=20), landing(4, 5, 50, "t2", at_ms=30)]
+    for upto in (2, 3, 4):
+        (found,) = found_of([skipped], landings[:upto], LogMark(5, "t2"))
+        assert (found.remaining, found.is_open) == ((), True)
+
+
 def test_a_later_run_that_lands_the_partition_has_got_past_the_loss() -> None:
     failure = failed(30, 40)
     later = landing(3, 50, 60, at_ms=20)

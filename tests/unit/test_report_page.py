@@ -27,7 +27,7 @@ from rangeland.render.report_page import (
 from rangeland.render.report_pictures import kind_paths, landing_chart, mark_place
 from rangeland.render.report_summary import render_written
 from rangeland.render.text_drawing import LogBar
-from rangeland.report_results import JobReport, ReportedPartition, result_of
+from rangeland.report_results import JobReport, ReportedLoss, ReportedPartition, result_of
 from tests import sample_results as made
 from tests.unit.test_render import rendered
 
@@ -369,6 +369,26 @@ def test_a_loss_that_ended_something_is_told_from_one_that_still_ends_runs() -> 
     assert re.search("expired ended a run .* 3 not landed since the log begins at 15", text)
     assert re.search("expired ended its plan, a replace .* 3 not landed since", text)
     assert all(severity < Severity.PROBLEM for severity, _ in points_of(report))
+
+
+@pytest.mark.parametrize("kind", [LossKind.RECREATED, LossKind.VANISHED])
+def test_how_much_of_a_whole_log_is_lost_is_unknown(kind: LossKind) -> None:
+    event = made.a_loss_event(Action.SKIP, made.a_loss(0, 30, 30, kind))
+    report = made.a_report(losses=(ReportedLoss(event),))
+    assert (report.lost, report.lost_logs) == (0, 1)
+    assert points_of(report)[0] == (
+        Severity.PROBLEM,
+        "1 old log lost, as the job's policy allows, and how much of it is unknown: orders/0 from "
+        "offset 30 on.",
+    )
+    page = Page(report)
+    text = page.section("losses")
+    assert f"orders/0 30 unknown {kind} lost, as the policy allows" in text
+    assert "how much is unknown" in text
+    assert "in a later landing" not in text
+    assert "<dd>0 <small>offsets, and the rest of 1 old log</small>" in page.html
+    answer = result_of(report, "o.html", 1, 0.0).to_json()
+    assert (answer["lost"], answer["lost_logs"]) == (0, 1)
 
 
 def test_an_unfinished_plan_is_listed_with_who_finishes_it() -> None:

@@ -222,11 +222,12 @@ def reported_losses(
             for at, written_at_ms, landed in ranges.get(event.loss.partition, ())
             if (written_at_ms > event.written_at_ms if place is None else at > place)
         )
-        remaining = _remaining(event, later)
         partition = event.loss.partition
+        is_whole_log = event.loss.kind.traits.is_whole_log
+        remaining = () if is_whole_log else _remaining(event, later)
         ends_runs = (
             event in undecided
-            and bool(remaining)
+            and (is_whole_log or bool(remaining))
             and reads(partition)
             and _is_at(checkpoint.get(partition), event.loss)
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from rangeland.loss import LossKind
+from rangeland.loss import Action, LossKind
 from rangeland.planning.intervals import width
 from rangeland.query_results import VerifyResult
 from rangeland.render.loss_view import SUSPICIONS
@@ -79,6 +79,16 @@ def _loss_points(report: JobReport) -> Iterator[HeadlinePoint]:
         yield HeadlinePoint(Severity.PROBLEM, text)
     if report.lost:
         text = f"{count_noun(report.lost, 'offset')} lost, as the job's policy allows."
+        yield HeadlinePoint(Severity.PROBLEM, text)
+    if lost := [x for x in report.losses if x.is_whole_log and x.event.loss.action is Action.SKIP]:
+        names = [
+            f"{x.event.loss.partition} from offset {number(x.event.loss.from_offset)} on"
+            for x in lost
+        ]
+        text = (
+            f"{count_noun(report.lost_logs, 'old log')} lost, as the job's policy allows, and how "
+            f"much of it is unknown: {_names(names)}."
+        )
         yield HeadlinePoint(Severity.PROBLEM, text)
     if report.quarantined:
         text = f"{count_noun(report.quarantined, 'offset')} in quarantine."

@@ -191,7 +191,7 @@ def _landing_title(landing: ReportedLanding) -> str:
 
 def _loss_order(loss: ReportedLoss) -> tuple[bool, int]:
     """What is still open first, then the newest."""
-    return not loss.remaining, -loss.event.seen_at_ms
+    return not loss.is_open, -loss.event.seen_at_ms
 
 
 def _action_words(event: LossEvent) -> str:
