@@ -320,7 +320,7 @@ def test_the_command_writes_the_page_and_prints_its_headline(
     made_report: list[JobReport], called: Called, tmp_path: Path
 ) -> None:
     out = tmp_path / "orders.html"
-    out.write_text("an earlier page")
+    out.write_text("<!DOCTYPE html>\nan earlier page")
     made_report.append(made.a_report())
     code, printed, _ = called("--out", str(out))
     assert code == 0
@@ -352,6 +352,42 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_starts(
     code, _, err = called("--out", where)
     assert code == 64
     assert "--out" in err
+
+
+@pytest.mark.parametrize("name", ["orders.yaml", "a-link.html", "notes.txt", "binary"])
+def test_a_file_that_is_no_page_is_never_replaced(
+    made_report: list[JobReport], called: Called, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "a-link.html").symlink_to(tmp_path / "orders.yaml")
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe<!DOCTYPE html>")
+    before = (tmp_path / name).read_bytes()
+    code, _, err = called("--out", str(tmp_path / name))
+    assert code == 64
+    assert f"--out {tmp_path / name}" in "".join(err.split("\n"))
+    assert (tmp_path / name).read_bytes() == before
+
+
+def test_a_job_file_is_not_replaced_even_if_it_looks_like_a_page(
+    made_report: list[JobReport],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("orders.yaml").write_text("<!DOCTYPE html>")
+    assert command_line.main(("report", "orders.yaml", "--out", "./orders.yaml")) == 64
+    assert "--out orders.yaml: it is the job file" in capfd.readouterr().err
+
+
+def test_an_empty_file_may_become_the_page(
+    made_report: list[JobReport], called: Called, tmp_path: Path
+) -> None:
+    out = tmp_path / "o.html"
+    out.touch()
+    made_report.append(made.a_report())
+    assert called("--out", str(out))[0] == 0
+    assert out.read_text().startswith("<!DOCTYPE html>")
 
 
 def test_the_file_is_required(made_report: list[JobReport], called: Called) -> None:

@@ -24,6 +24,7 @@ from rangeland.cli.options import (
     JobPaths,
     Settings,
     check_can_be_written,
+    check_page_may_replace,
     command,
     end_with_result,
     load_job_with,
@@ -128,6 +129,7 @@ def report(
       rangeland report orders.yaml --out orders.html --verify
     """
     check_can_be_written(out)
+    check_page_may_replace(out, job_file)
     job, text = load_job_with(settings)(job_file)
     if job.sink.is_per_topic:
         raise UsageError(
