@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from rangeland.clock import wall_ms
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.errors import RangelandError
-from rangeland.grouping import group_by
 from rangeland.job import Job
 from rangeland.job.job_text import JobText, values_without_secrets
 from rangeland.job.value_parsers import without_secrets
@@ -24,7 +24,7 @@ from rangeland.landing.target.ledger_history import plan_of
 from rangeland.landing.target.table_warnings import property_warnings
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Partition, Range
-from rangeland.planning.coverage import coverage_of, uncovered_parts
+from rangeland.planning.coverage import GrowingCoverage
 from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.listed_partitions import is_read
 from rangeland.planning.plan import PlanId
@@ -202,37 +202,66 @@ def reported_losses(
     """The losses, each with the part that no later landing of any job includes. ``losses`` and
     ``landings`` are all those of the job and of the table, in order; ``reads`` says whether the
     job reads a partition."""
-    lossy = {event.loss.partition for event in losses}
-    ranges = group_by(
-        (
-            (at, outcome.written_at_ms, result.range)
-            for at, (_, outcome) in enumerate(landings)
-            for result in outcome.ranges
-            if result.range.partition in lossy
-        ),
-        lambda entry: entry[2].partition,
-    )
-    places = {plan.plan_id: at for at, (plan, _) in enumerate(landings)}
+    remaining = remaining_parts(losses, landings)
     undecided = undecided_failures(losses, landings)
     reported = []
     for event in losses:
-        place = places.get(event.plan_id) if event.plan_hash else None
-        later = (
-            landed
-            for at, written_at_ms, landed in ranges.get(event.loss.partition, ())
-            if (written_at_ms > event.written_at_ms if place is None else at > place)
-        )
         partition = event.loss.partition
         is_whole_log = event.loss.kind.traits.is_whole_log
-        remaining = () if is_whole_log else _remaining(event, later)
+        parts = () if is_whole_log else remaining[event]
         ends_runs = (
             event in undecided
-            and (is_whole_log or bool(remaining))
+            and (is_whole_log or bool(parts))
             and reads(partition)
             and _is_at(checkpoint.get(partition), event.loss)
         )
-        reported.append(ReportedLoss(event, remaining, ends_runs))
+        reported.append(ReportedLoss(event, parts, ends_runs))
     return tuple(reported)
+
+
+def remaining_parts(
+    losses: Sequence[LossEvent], landings: Landings
+) -> dict[LossEvent, tuple[Range, ...]]:
+    """The part of each loss that no later landing includes. Later than a loss with a plan are the
+    landings of plans that were entered after that; later than any other loss are those that were
+    prepared after the loss was written."""
+    places = {plan.plan_id: at for at, (plan, _) in enumerate(landings)}
+    with_plan, without_plan = [], []
+    for event in losses:
+        if event.plan_hash and event.plan_id in places:
+            with_plan.append((places[event.plan_id], event))
+        else:
+            without_plan.append((event.written_at_ms, event))
+    outcomes = [outcome for _, outcome in landings]
+    by_time = [(outcome.written_at_ms, outcome) for outcome in outcomes]
+    return {
+        **_remaining_after(with_plan, list(enumerate(outcomes))),
+        **_remaining_after(without_plan, by_time),
+    }
+
+
+def _remaining_after(
+    losses: Sequence[tuple[int, LossEvent]], landings: Sequence[tuple[int, OutcomeEvent]]
+) -> dict[LossEvent, tuple[Range, ...]]:
+    """The part of each loss that is in no landing with a higher number than the loss has. Goes
+    through the landings once, from the highest number down."""
+    lossy = {event.loss.partition for _, event in losses}
+    earlier = sorted(landings, key=itemgetter(0))
+    later = GrowingCoverage()
+    remaining = {}
+    for place, event in sorted(losses, key=itemgetter(0), reverse=True):
+        while earlier and earlier[-1][0] > place:
+            for result in earlier.pop()[1].ranges:
+                if result.range.partition in lossy:
+                    later.add(result.range)
+        remaining[event] = tuple(later.uncovered_parts(_lost_range(event)))
+    return remaining
+
+
+def _lost_range(event: LossEvent) -> Range:
+    """The range of a loss. A loss without offsets stands for the first of them."""
+    lost = event.loss.range
+    return lost if lost.width else replace(lost, until_offset=lost.from_offset + 1)
 
 
 def undecided_failures(losses: Sequence[LossEvent], landings: Landings) -> set[LossEvent]:
@@ -269,12 +298,3 @@ def _is_at(mark: LogMark | None, loss: Loss) -> bool:
     if loss.kind is LossKind.RECREATED:
         return loss.topic_id is None or mark.topic_id != loss.topic_id
     return may_be_same(mark.topic_id, loss.topic_id)
-
-
-def _remaining(event: LossEvent, later: Iterable[Range]) -> tuple[Range, ...]:
-    """The part of a loss that is in none of these ranges. A loss without offsets stands for the
-    first of them."""
-    lost = event.loss.range
-    if not lost.width:
-        lost = replace(lost, until_offset=lost.from_offset + 1)
-    return tuple(uncovered_parts([lost], coverage_of(r for r in later if r.overlaps(lost))))
