@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -406,9 +408,20 @@ def test_the_file_is_required(made_report: list[JobReport], called: Called) -> N
     assert "--out" in err
 
 
-def test_a_table_for_each_topic_has_to_be_named(
-    made_report: list[JobReport], called: Called, tmp_path: Path
+@pytest.mark.parametrize("source", ["topics: [orders]", "topic_pattern: 'orders.*'"])
+def test_a_table_for_each_topic_has_to_be_named_as_the_error_says(
+    made_report: list[JobReport], called: Called, tmp_path: Path, source: str
 ) -> None:
-    code, _, err = called("--out", str(tmp_path / "o.html"), "--set", "sink.table=lake/{topic}")
+    text = made.JOB_YAML.replace("lake/orders", "'lake/{topic}'")
+    text = text.replace("topics: [orders]", source)
+    (tmp_path / "orders.yaml").write_text(text)
+    out = str(tmp_path / "o.html")
+    code, _, err = called("--out", out)
+    said = " ".join(err.replace("│", " ").split())
     assert code == 64
-    assert "a report is about one table" in " ".join(err.split())
+    assert "a report is about one table" in said
+    advice = re.findall(r"--set \S+", said)
+    assert len(advice) >= 2
+    settings = [x.rstrip(",.").replace("[TOPIC]", "[orders]").split() for x in advice]
+    made_report.append(made.a_report())
+    assert called("--out", out, *itertools.chain(*settings))[0] == 0

@@ -132,9 +132,10 @@ def report(
     check_page_may_replace(out, job_file)
     job, text = load_job_with(settings)(job_file)
     if job.sink.is_per_topic:
+        also = " --set source.topic_pattern=null" if job.source.topic_pattern else ""
         raise UsageError(
             f"{job.sink.table} stands for a table for each topic, and a report is about one table",
-            do="name it, with --set sink.table=TABLE --set source.topics=[TOPIC]",
+            do=f"name it, with --set sink.table=TABLE --set source.topics=[TOPIC]{also}",
         )
     began_at = time.monotonic()
     spark = spark_for(output, job)
