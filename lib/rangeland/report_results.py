@@ -81,7 +81,6 @@ class ReportedLanding:
     files: int
     size_bytes: int
     hash: str
-    offsets_are_bytes: bool = False
     is_adoption: bool = False
     committed_at_ms: int | None = None
     """When the table got it; None if the table's log no longer shows this."""
@@ -145,6 +144,13 @@ class JobReport:
     """The values of the job file, without those that may be secrets."""
     verification: VerifyResult | None = None
     """The comparison of the table's rows with the ledger, if it was asked for."""
+    offsets_are_bytes: bool = False
+    """The job's offsets are positions in bytes, so that their number is a size."""
+
+    @property
+    def unit(self) -> str:
+        """What offsets count: ``offset`` or ``byte``."""
+        return "byte" if self.offsets_are_bytes else "offset"
 
     @property
     def logs_are_known(self) -> bool:

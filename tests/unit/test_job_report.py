@@ -66,6 +66,7 @@ def test_table_and_ledger_are_reported_without_brokers(
     assert (found.lag, found.landed, found.offsets) == (None, 30, 30)
     assert [x.table_version for x in found.landings] == [found.table_version]
     assert [p.plan.sequence for p in found.unfinished_plans] == [2]
+    assert not found.offsets_are_bytes
     assert (found.job_file, found.table_uri) == ("orders.yaml", drivers.path)
 
 

@@ -262,6 +262,47 @@ def test_without_logs_the_lag_is_unknown_and_not_zero() -> None:
     assert "k-later" not in row[0]
 
 
+def test_offsets_that_are_bytes_are_called_bytes() -> None:
+    report = made.a_report(
+        offsets_are_bytes=True,
+        losses=(made.a_reported_loss(Action.SKIP), made.a_reported_loss(Action.QUARANTINE)),
+    )
+    texts = [text for _, text in points_of(report)]
+    assert "14,000 bytes not landed yet." in texts
+    assert "5 bytes lost, as the job's policy allows." in texts
+    assert "5 bytes in quarantine." in texts
+    page = Page(report)
+    assert "lag, bytes" in page.section("partitions")
+    assert "<dd>14,000 <small>bytes</small>" in page.html
+    assert "78,000 bytes of the logs: 78,000 landed" in page.section("landings")
+    expired = replace(EXPIRED, offsets_are_bytes=True)
+    assert "490 bytes left it" in points_of(expired)[0][1]
+    assert "490 bytes left it" in Page(expired).section("partitions")
+
+
+def test_a_hold_is_in_the_past_if_its_log_is_not_known() -> None:
+    first, second = made.a_report().partitions
+    held = made.a_loss_event(Action.HOLD)
+    now = made.a_report(partitions=(replace(first, held=held), second))
+    assert (Severity.ATTENTION, "1 partition held at the checkpoint: orders/0.") in points_of(now)
+    before = made.a_report(
+        partitions=(replace(first, held=held, log=None), replace(second, log=None)),
+        log_error="no broker answers",
+    )
+    said = "1 partition held at the checkpoint when last landed: orders/0."
+    assert (Severity.ATTENTION, said) in points_of(before)
+    assert "<dd>1 partition <small>when last landed</small>" in Page(before).html
+    assert "<dd>1 partition</dd>" in Page(now).html
+
+
+def test_the_oldest_record_may_be_older_if_an_age_is_unknown() -> None:
+    first, second = made.a_report().partitions
+    assert "<dd>2 h 05 min <small>" in Page(made.a_report()).html
+    unknown = replace(second, log=PartitionStatus(second.partition, 9_000, 0, 9_500))
+    for other in (unknown, replace(second, log=None)):
+        assert "<dd>at least 2 h 05 min" in Page(made.a_report(partitions=(first, other))).html
+
+
 def test_a_partition_without_a_log_is_not_taken_for_landed() -> None:
     gone = ReportedPartition(Partition("orders", 2), 7, ((0, 7),), absent="vanished: no such topic")
     report = made.a_report(partitions=(*made.a_report().partitions[1:], gone))

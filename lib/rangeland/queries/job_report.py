@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rangeland.clock import wall_ms
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.table_metadata import CommitMetadata
+from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.job.job_text import JobText, values_without_secrets
@@ -81,6 +82,7 @@ def report(
         ),
         settings=values_without_secrets(text),
         verification=verify(job, spark, progress) if verifies else None,
+        offsets_are_bytes=load_dialect(job.source.dialect).capabilities.offsets_are_bytes,
     )
 
 
@@ -167,7 +169,6 @@ def reported_landing(plan: PlanEvent, outcome: OutcomeEvent, kind: PlanKind) -> 
         files=len(outcome.files),
         size_bytes=sum(file.size_bytes for file in outcome.data_files),
         hash=outcome.plan_hash,
-        offsets_are_bytes=any(one.offsets_are_bytes for one in outcome.ranges),
     )
 
 

@@ -32,10 +32,11 @@ SUSPICIONS = {
 """What a log does in which a run would find losses of these kinds."""
 
 
-def suspicion(status: PartitionStatus) -> str:
-    """What the log of a partition does if no run can simply continue in it, or an empty text."""
+def suspicion(status: PartitionStatus, unit: str = "offset") -> str:
+    """What the log of a partition does if no run can simply continue in it, or an empty text.
+    ``unit``: what its offsets count."""
     kind = status.suspected_loss
-    gone = count_noun(width(status.gone), "offset")
+    gone = count_noun(width(status.gone), unit)
     return "" if kind is None else SUSPICIONS[kind].format(gone=gone)
 
 
