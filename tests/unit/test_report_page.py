@@ -517,6 +517,12 @@ def test_a_page_needs_nothing_from_elsewhere_and_allows_nothing_else(report: Job
     assert f"default-src 'none'; style-src 'sha256-{digest}';" in page.html
 
 
+def test_on_paper_a_table_wraps_rather_than_run_over_the_edge() -> None:
+    style = Page(made.a_report()).html.partition("@media print")[2].partition("</style>")[0]
+    assert "thead th, .n { white-space: normal; }" in style
+    assert "tbody th, td.text { min-width: 4.5rem; }" in style
+
+
 def test_every_table_and_picture_says_what_it_is() -> None:
     page = Page(hostile_report())
     assert page.tags.count("table") == page.tags.count("caption") == 4
