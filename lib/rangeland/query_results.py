@@ -78,15 +78,14 @@ class PartitionStatus(JsonResult):
 
     @property
     def lag(self) -> int:
-        """The number of offsets up to the high watermark that have not landed, including those
-        delayed by an open transaction."""
+        """The number of offsets from the checkpoint up to the high watermark, including those
+        delayed by an open transaction, and those that backfills have landed."""
         begin = self.checkpoint if self.checkpoint is not None else self.start
         return max(0, self.end + self.held_back - begin)
 
     @property
     def unlanded(self) -> tuple[Interval, ...]:
-        """The offsets of the log that a run still has to land: those of ``lag`` that are in the
-        log, without those that backfills and other jobs have landed already."""
+        """The offsets of the log after the checkpoint that no run or backfill has landed."""
         begin = self.start if self.checkpoint is None else max(self.start, self.checkpoint)
         return tuple(subtract((begin, self.end + self.held_back), self.landed))
 
@@ -98,8 +97,7 @@ class PartitionStatus(JsonResult):
 
     @property
     def suspected_loss(self) -> LossKind | None:
-        """The kind of loss that a run would find if it saw the log as it is here. A run asks twice
-        before it believes this: a leader may lag."""
+        """What a run would take this for, if a second survey shows the same: a leader may lag."""
         if self.is_recreated:
             return LossKind.RECREATED
         if (self.checkpoint or 0) > self.end + self.held_back:

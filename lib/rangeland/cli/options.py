@@ -205,7 +205,7 @@ def check_can_be_written(out: Path) -> None:
         )
 
 
-def check_page_may_replace(out: Path, job_file: Path) -> None:
+def check_is_no_other_file(out: Path, job_file: Path) -> None:
     """Raises UsageError if ``--out`` names the job file, or a file that is no page: a slip of the
     keyboard must not cost a file. Call ``check_can_be_written`` first."""
     if not out.exists():

@@ -24,7 +24,7 @@ from rangeland.cli.options import (
     JobPaths,
     Settings,
     check_can_be_written,
-    check_page_may_replace,
+    check_is_no_other_file,
     command,
     end_with_result,
     load_job_with,
@@ -129,7 +129,7 @@ def report(
       rangeland report orders.yaml --out orders.html --verify
     """
     check_can_be_written(out)
-    check_page_may_replace(out, job_file)
+    check_is_no_other_file(out, job_file)
     job, text = load_job_with(settings)(job_file)
     if job.sink.is_per_topic:
         also = " --set source.topic_pattern=null" if job.source.topic_pattern else ""

@@ -59,7 +59,7 @@ def insert(intervals: list[Interval], new: Interval) -> None:
 
 
 def near(intervals: list[Interval], interval: Interval) -> list[Interval]:
-    """Those of a merged list that touch or overlap an interval."""
+    """The intervals of a merged list that touch or overlap another one."""
     first, last = _touching(intervals, interval)
     return intervals[first:last]
 
