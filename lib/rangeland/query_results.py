@@ -13,8 +13,9 @@ from rangeland.decode.payload.json.json_inference import InferredField
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.dialects.cluster_values import GroupMember
 from rangeland.errors import RangelandError, RangeLost, Unreachable, error_json, public_name
+from rangeland.loss import LossKind
 from rangeland.model import OpenTransaction, Partition, Range
-from rangeland.planning.intervals import Interval, overlap, width
+from rangeland.planning.intervals import Interval, overlap, subtract, width
 from rangeland.planning.log_reach import PartitionReach
 from rangeland.planning.passed_over_ranges import passed_over_intervals
 from rangeland.planning.plan import PlanId
@@ -58,6 +59,8 @@ class PartitionStatus(JsonResult):
     open_transaction: OpenTransaction | None = None
     open_for_ms: int | None = None
     """The age of the first record of the open transaction."""
+    is_recreated: bool = False
+    """The job has a checkpoint, but in another log of this name, so ``checkpoint`` is None."""
 
     @property
     def passed_over(self) -> tuple[Interval, ...]:
@@ -75,10 +78,31 @@ class PartitionStatus(JsonResult):
 
     @property
     def lag(self) -> int:
-        """The number of offsets up to the high watermark that have not landed, including those
-        delayed by an open transaction."""
+        """The number of offsets from the checkpoint up to the high watermark, including those
+        delayed by an open transaction, and those that backfills have landed."""
         begin = self.checkpoint if self.checkpoint is not None else self.start
         return max(0, self.end + self.held_back - begin)
+
+    @property
+    def unlanded(self) -> tuple[Interval, ...]:
+        """The offsets of the log after the checkpoint that no run or backfill has landed."""
+        begin = self.start if self.checkpoint is None else max(self.start, self.checkpoint)
+        return tuple(subtract((begin, self.end + self.held_back), self.landed))
+
+    @property
+    def gone(self) -> tuple[Interval, ...]:
+        """The offsets after the checkpoint that left the log before anything landed them."""
+        begin = self.start if self.checkpoint is None else self.checkpoint
+        return tuple(subtract((begin, self.start), self.landed))
+
+    @property
+    def suspected_loss(self) -> LossKind | None:
+        """What a run would take this for, if a second survey shows the same: a leader may lag."""
+        if self.is_recreated:
+            return LossKind.RECREATED
+        if (self.checkpoint or 0) > self.end + self.held_back:
+            return LossKind.TRUNCATED
+        return LossKind.EXPIRED if self.gone else None
 
     @property
     def offsets_passed_over(self) -> int:

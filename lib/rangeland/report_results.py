@@ -8,7 +8,7 @@ from typing import Any
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import RangeLost
-from rangeland.loss import Action
+from rangeland.loss import Action, LossKind
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.coverage import coverage_of
 from rangeland.planning.intervals import Interval, width
@@ -38,8 +38,27 @@ class ReportedPartition:
 
     @property
     def lag(self) -> int | None:
-        """The number of offsets that have not landed; None if unknown."""
-        return None if self.log is None else self.log.lag
+        """The number of offsets of the log that no run or backfill has landed, after the
+        checkpoint; None if unknown."""
+        return None if self.log is None else width(self.log.unlanded)
+
+    @property
+    def lag_ms(self) -> int | None:
+        """The age of the first record that has not landed; None if there is none, or if it is
+        unknown: a status asks only for the record at the checkpoint."""
+        log = self.log
+        if log is None or not log.unlanded:
+            return None
+        first = log.unlanded[0][0]
+        if first == max(log.start, log.checkpoint or 0):
+            return log.lag_ms
+        return log.open_for_ms if first == log.end else None
+
+    @property
+    def suspected_loss(self) -> LossKind | None:
+        """The kind of loss that its log suggests; None if it is held for such a loss."""
+        found = None if self.log is None else self.log.suspected_loss
+        return None if self.held is not None and self.held.loss.kind is found else found
 
     @property
     def passed_over(self) -> int:
@@ -62,7 +81,6 @@ class ReportedLanding:
     files: int
     size_bytes: int
     hash: str
-    offsets_are_bytes: bool = False
     is_adoption: bool = False
     committed_at_ms: int | None = None
     """When the table got it; None if the table's log no longer shows this."""
@@ -79,12 +97,26 @@ class ReportedLanding:
 
 @dataclass(frozen=True, slots=True)
 class ReportedLoss:
-    """A loss in the ledger. ``remaining``: the part of it that no later landing includes."""
+    """A loss in the ledger. ``remaining``: the part of it that no later landing includes; nothing
+    if a whole log was lost, since nobody knows which offsets it had, and those of a later log of
+    that name are others."""
 
     event: LossEvent
     remaining: tuple[Range, ...] = ()
     ends_runs: bool = False
-    """The job's checkpoint is still before it, and its action was to fail."""
+    """It ended a run of the job, the checkpoint is still before it, and nothing in the ledger shows
+    that this was decided since."""
+
+    @property
+    def is_whole_log(self) -> bool:
+        """Whether the log was lost from the loss's first offset on, however far it reached."""
+        return self.event.loss.kind.traits.is_whole_log
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything is still lost, or to be decided."""
+        is_lost_log = self.is_whole_log and self.event.loss.action is Action.SKIP
+        return bool(self.remaining) or self.ends_runs or is_lost_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +144,13 @@ class JobReport:
     """The values of the job file, without those that may be secrets."""
     verification: VerifyResult | None = None
     """The comparison of the table's rows with the ledger, if it was asked for."""
+    offsets_are_bytes: bool = False
+    """The job's offsets are positions in bytes, so that their number is a size."""
+
+    @property
+    def unit(self) -> str:
+        """What offsets count: ``offset`` or ``byte``."""
+        return "byte" if self.offsets_are_bytes else "offset"
 
     @property
     def logs_are_known(self) -> bool:
@@ -124,6 +163,11 @@ class JobReport:
         if not self.logs_are_known:
             return None
         return sum(p.lag or 0 for p in self.partitions)
+
+    @property
+    def may_have_losses(self) -> bool:
+        """Whether a log suggests a loss, even one for which its partition is held."""
+        return any(p.log is not None and p.log.suspected_loss for p in self.partitions)
 
     @property
     def landed(self) -> int:
@@ -150,6 +194,11 @@ class JobReport:
         return self._remaining(Action.SKIP)
 
     @property
+    def lost_logs(self) -> int:
+        """How often a policy has left out the rest of a log that is gone."""
+        return sum(x.is_whole_log and x.event.loss.action is Action.SKIP for x in self.losses)
+
+    @property
     def quarantined(self) -> int:
         """The number of offsets in quarantine that no later landing includes."""
         return self._remaining(Action.QUARANTINE)
@@ -173,8 +222,8 @@ class ReportResult(JsonResult):
     """The result of ``report``: the file that was written, and the numbers at its top."""
 
     VIEW = (
-        "job table table_version out size_bytes=bytes landings landed lag lost quarantined held "
-        "unfinished warnings log_error? is_well?=ok seconds"
+        "job table table_version out size_bytes=bytes landings landed lag lost lost_logs "
+        "quarantined held unfinished warnings log_error? is_well?=ok seconds"
     )
 
     job: str
@@ -187,6 +236,8 @@ class ReportResult(JsonResult):
     lag: int | None
     """None if the logs could not be asked."""
     lost: int
+    """How many offsets, besides those of ``lost_logs``."""
+    lost_logs: int
     quarantined: int
     held: int
     """How many partitions a policy holds."""
@@ -215,6 +266,7 @@ def result_of(report: JobReport, out: str, size_bytes: int, seconds: float) -> R
         landed=report.landed,
         lag=report.lag,
         lost=report.lost,
+        lost_logs=report.lost_logs,
         quarantined=report.quarantined,
         held=len(report.held),
         unfinished=len(report.unfinished_plans),

@@ -150,7 +150,7 @@ def _status() -> Status:
 
 
 def _reported() -> ReportResult:
-    numbers = (9, "orders.html", 20_480, 4, 33_985, None, 5, 6, 1, 2)
+    numbers = (9, "orders.html", 20_480, 4, 33_985, None, 5, 3, 6, 1, 2)
     return ReportResult("orders", "lake/orders", *numbers, ("a warning",), 1.23456)
 
 

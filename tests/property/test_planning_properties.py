@@ -23,9 +23,9 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bound_resolution import RangeRequest
-from rangeland.planning.coverage import coverage_of
+from rangeland.planning.coverage import GrowingCoverage, coverage_of, uncovered_parts
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
+from rangeland.planning.intervals import Interval, insert, merge, near, overlap, subtract, width
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan_builder import PlanTerms, draft_new
 from rangeland.planning.plan_kind import PlanKind
@@ -184,6 +184,33 @@ logs = st.lists(
     min_size=1,
     max_size=4,
 )
+
+
+@QUICK
+@given(intervals, one_interval)
+def test_intervals_that_are_added_one_by_one_are_merged(
+    added: list[Interval], interval: Interval
+) -> None:
+    merged: list[Interval] = []
+    for at, new in enumerate(added):
+        insert(merged, new)
+        assert merged == merge(added[: at + 1])
+    assert subtract(interval, near(merged, interval)) == subtract(interval, added)
+
+
+@QUICK
+@given(st.lists(st.tuples(one_interval, st.integers(0, 1), st.sampled_from(["A", "B", None]))))
+def test_a_coverage_that_grows_is_the_coverage_of_all_its_ranges(
+    added: list[tuple[Interval, int, str | None]],
+) -> None:
+    found = [Range(Partition("t", number), *where, topic) for where, number, topic in added]
+    growing = GrowingCoverage()
+    for r in found:
+        growing.add(r)
+    for topic in ("A", "B", None):
+        wanted_range = Range(Partition("t", 0), 0, 50, topic)
+        expected = uncovered_parts([wanted_range], coverage_of(found))
+        assert growing.uncovered_parts(wanted_range) == expected
 
 
 @QUICK

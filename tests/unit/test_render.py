@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 from rangeland.errors import RangeLost
 from rangeland.loss import Action, LossKind
 from rangeland.model import Counts, OpenTransaction, Partition
+from rangeland.query_results import PartitionStatus
 from rangeland.render.error_view import render_error
 from rangeland.render.plan_view import render_plan
 from rangeland.render.result_view import closing_sum, render_adopt, render_result
@@ -152,6 +153,24 @@ def test_status_shows_checkpoint_end_lag_and_group() -> None:
     assert "23,000 offsets not landed yet" in text
     assert "plan 12 of rangeland/orders, 1,000 offsets" in text
     assert "landing 12, 2023-11-14 22:13:20 UTC, 33,985 records" in text
+
+
+def test_status_says_which_part_of_the_lag_backfills_have_landed() -> None:
+    first, _ = made.a_status().partitions
+    landed = PartitionStatus(Partition("orders", 0), None, 0, 30, landed=((0, 30),))
+    text = rendered(render_status(replace(made.a_status(), partitions=(landed,))))
+    assert "everything is landed, 1 partition; 30 offsets of the lag landed already" in text
+    ahead = replace(first, landed=((0, 26_000), (30_000, 31_000)))
+    text = rendered(render_status(replace(made.a_status(), partitions=(ahead,))))
+    assert "13,000 offsets not landed yet" in text
+    assert ahead.to_json()["lag"] == 14_000
+
+
+def test_status_names_a_log_on_which_no_run_can_continue() -> None:
+    cut = PartitionStatus(Partition("orders", 0), 100, 0, 50, landed=((0, 100),))
+    text = rendered(render_status(replace(made.a_status(), partitions=(cut,))))
+    assert "everything is landed" not in text
+    assert "orders/0: ends before the checkpoint" in text
 
 
 def test_status_without_partitions_does_not_say_that_everything_is_landed() -> None:

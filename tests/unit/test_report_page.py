@@ -27,7 +27,7 @@ from rangeland.render.report_page import (
 from rangeland.render.report_pictures import kind_paths, landing_chart, mark_place
 from rangeland.render.report_summary import render_written
 from rangeland.render.text_drawing import LogBar
-from rangeland.report_results import JobReport, ReportedPartition, result_of
+from rangeland.report_results import JobReport, ReportedLoss, ReportedPartition, result_of
 from tests import sample_results as made
 from tests.unit.test_render import rendered
 
@@ -120,6 +120,97 @@ def test_a_lag_is_counted_and_is_no_alarm() -> None:
     assert "2 h 05 min" in Page(made.a_report()).section("partitions")
 
 
+def test_what_backfills_have_landed_is_not_left_to_land() -> None:
+    partition = Partition("orders", 0)
+    log = PartitionStatus(partition, None, 0, 30, landed=((0, 30),), lag_ms=25_500)
+    whole = made.a_report(partitions=(ReportedPartition(partition, None, log.landed, log),))
+    assert whole.lag == 0
+    assert points_of(whole)[0][1].startswith("Nothing is left to land")
+    page = Page(whole)
+    assert "oldest record not landed" not in page.text
+    assert "30 0 none" in page.section("partitions")
+    part = replace(log, landed=((0, 10), (20, 30)))
+    behind = ReportedPartition(partition, None, part.landed, part)
+    assert (behind.lag, behind.lag_ms) == (10, None)  # only the age of a landed record is known
+    assert log.to_json()["lag"] == 30
+
+
+def test_an_open_transaction_after_a_backfill_is_as_old_as_its_first_record() -> None:
+    partition = Partition("orders", 0)
+    log = PartitionStatus(
+        partition, None, 0, 30, landed=((0, 30),), lag_ms=9, high_watermark=40, open_for_ms=7
+    )
+    waiting = ReportedPartition(partition, None, log.landed, log)
+    assert (waiting.lag, waiting.lag_ms) == (10, 7)
+
+
+def one_log(checkpoint: int | None, start: int, end: int, **more: Any) -> JobReport:
+    """A report of one partition, which has landed up to its checkpoint."""
+    held = more.pop("held", None)
+    landed = more.pop("landed", ((0, checkpoint or 0),))
+    partition = Partition("orders", 0)
+    log = PartitionStatus(partition, checkpoint, start, end, landed=landed, held=held, **more)
+    return made.a_report(partitions=(ReportedPartition(partition, checkpoint, landed, log, held),))
+
+
+RECREATED = one_log(None, 0, 0, landed=(), is_recreated=True)
+TRUNCATED = one_log(100, 0, 50)
+EXPIRED = one_log(10, 500, 500)
+
+
+@pytest.mark.parametrize(
+    ("report", "severity", "text"),
+    [
+        (
+            RECREATED,
+            Severity.PROBLEM,
+            "The log of orders/0 is not the one that was landed: its topic seems to be a new one.",
+        ),
+        (
+            TRUNCATED,
+            Severity.ATTENTION,
+            "The log of orders/0 ends before the checkpoint: it was truncated, or its leader lags.",
+        ),
+        (
+            EXPIRED,
+            Severity.PROBLEM,
+            "The log of orders/0 begins after the checkpoint: 490 offsets left it before they "
+            "were landed.",
+        ),
+    ],
+)
+def test_a_log_on_which_no_run_can_continue_is_never_called_landed(
+    report: JobReport, severity: Severity, text: str
+) -> None:
+    assert points_of(report) == [(severity, text)]
+    page = Page(report)
+    assert "fact good" not in page.html
+    assert "Nothing is left to land" not in page.text
+    assert report.lag == 0
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        one_log(10, 500, 600, landed=((0, 510),)),  # a backfill has landed what has left the log
+        one_log(100, 0, 50, high_watermark=100),  # the rest is behind an open transaction
+    ],
+)
+def test_a_log_that_lacks_nothing_is_not_suspected(report: JobReport) -> None:
+    assert all("the checkpoint" not in text for _, text in points_of(report))
+
+
+def test_a_hold_for_what_a_log_shows_says_it_once() -> None:
+    held = replace(
+        made.a_loss_event(Action.HOLD), loss=made.a_loss(0, 10, 500).with_action(Action.HOLD)
+    )
+    assert [severity for severity, _ in points_of(one_log(10, 500, 500, held=held))] == [
+        Severity.ATTENTION
+    ]
+    other = replace(held, loss=replace(held.loss, kind=LossKind.CORRUPT))
+    assert len(points_of(one_log(10, 500, 500, held=other))) == 2
+
+
 def test_the_most_severe_comes_first() -> None:
     report = made.a_report(
         losses=(
@@ -169,6 +260,47 @@ def test_without_logs_the_lag_is_unknown_and_not_zero() -> None:
     assert row[0].count(">unknown<") == 4  # start, end, and both lags
     assert "26,000" in row[0]
     assert "k-later" not in row[0]
+
+
+def test_offsets_that_are_bytes_are_called_bytes() -> None:
+    report = made.a_report(
+        offsets_are_bytes=True,
+        losses=(made.a_reported_loss(Action.SKIP), made.a_reported_loss(Action.QUARANTINE)),
+    )
+    texts = [text for _, text in points_of(report)]
+    assert "14,000 bytes not landed yet." in texts
+    assert "5 bytes lost, as the job's policy allows." in texts
+    assert "5 bytes in quarantine." in texts
+    page = Page(report)
+    assert "lag, bytes" in page.section("partitions")
+    assert "<dd>14,000 <small>bytes</small>" in page.html
+    assert "78,000 bytes of the logs: 78,000 landed" in page.section("landings")
+    expired = replace(EXPIRED, offsets_are_bytes=True)
+    assert "490 bytes left it" in points_of(expired)[0][1]
+    assert "490 bytes left it" in Page(expired).section("partitions")
+
+
+def test_a_hold_is_in_the_past_if_its_log_is_not_known() -> None:
+    first, second = made.a_report().partitions
+    held = made.a_loss_event(Action.HOLD)
+    now = made.a_report(partitions=(replace(first, held=held), second))
+    assert (Severity.ATTENTION, "1 partition held at the checkpoint: orders/0.") in points_of(now)
+    before = made.a_report(
+        partitions=(replace(first, held=held, log=None), replace(second, log=None)),
+        log_error="no broker answers",
+    )
+    said = "1 partition held at the checkpoint when last landed: orders/0."
+    assert (Severity.ATTENTION, said) in points_of(before)
+    assert "<dd>1 partition <small>when last landed</small>" in Page(before).html
+    assert "<dd>1 partition</dd>" in Page(now).html
+
+
+def test_the_oldest_record_may_be_older_if_an_age_is_unknown() -> None:
+    first, second = made.a_report().partitions
+    assert "<dd>2 h 05 min <small>" in Page(made.a_report()).html
+    unknown = replace(second, log=PartitionStatus(second.partition, 9_000, 0, 9_500))
+    for other in (unknown, replace(second, log=None)):
+        assert "<dd>at least 2 h 05 min" in Page(made.a_report(partitions=(first, other))).html
 
 
 def test_a_partition_without_a_log_is_not_taken_for_landed() -> None:
@@ -266,6 +398,40 @@ def test_losses_are_listed_with_what_was_seen_and_the_open_ones_first() -> None:
     assert "3 unchanged the log begins at 15 orders/0 10 15 expired ended a run" in text
 
 
+def test_a_loss_that_ended_something_is_told_from_one_that_still_ends_runs() -> None:
+    event = made.a_loss_event(Action.FAIL)
+    replaced = replace(event, application=PlanKind.REPLACE.application("orders", "0f2c"))
+    losses = (
+        made.a_reported_loss(Action.FAIL),
+        replace(made.a_reported_loss(Action.FAIL), event=replaced),
+    )
+    report = made.a_report(losses=losses)
+    text = Page(report).section("losses")
+    assert re.search("expired ended a run .* 3 not landed since the log begins at 15", text)
+    assert re.search("expired ended its plan, a replace .* 3 not landed since", text)
+    assert all(severity < Severity.PROBLEM for severity, _ in points_of(report))
+
+
+@pytest.mark.parametrize("kind", [LossKind.RECREATED, LossKind.VANISHED])
+def test_how_much_of_a_whole_log_is_lost_is_unknown(kind: LossKind) -> None:
+    event = made.a_loss_event(Action.SKIP, made.a_loss(0, 30, 30, kind))
+    report = made.a_report(losses=(ReportedLoss(event),))
+    assert (report.lost, report.lost_logs) == (0, 1)
+    assert points_of(report)[0] == (
+        Severity.PROBLEM,
+        "1 old log lost, as the job's policy allows, and how much of it is unknown: orders/0 from "
+        "offset 30 on.",
+    )
+    page = Page(report)
+    text = page.section("losses")
+    assert f"orders/0 30 unknown {kind} lost, as the policy allows" in text
+    assert "how much is unknown" in text
+    assert "in a later landing" not in text
+    assert "<dd>0 <small>offsets, and the rest of 1 old log</small>" in page.html
+    answer = result_of(report, "o.html", 1, 0.0).to_json()
+    assert (answer["lost"], answer["lost_logs"]) == (0, 1)
+
+
 def test_an_unfinished_plan_is_listed_with_who_finishes_it() -> None:
     report = made.a_report(unfinished_plans=made.a_status().unfinished_plans)
     text = Page(report).section("unfinished")
@@ -349,6 +515,12 @@ def test_a_page_needs_nothing_from_elsewhere_and_allows_nothing_else(report: Job
     style = page.html.partition("<style>")[2].partition("</style>")[0]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert f"default-src 'none'; style-src 'sha256-{digest}';" in page.html
+
+
+def test_on_paper_a_table_wraps_rather_than_run_over_the_edge() -> None:
+    style = Page(made.a_report()).html.partition("@media print")[2].partition("</style>")[0]
+    assert "thead th, .n { white-space: normal; }" in style
+    assert "tbody th, td.text { min-width: 4.5rem; }" in style
 
 
 def test_every_table_and_picture_says_what_it_is() -> None:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
+PAGE_START = b"<!DOCTYPE html>"
+"""How every page of ``report`` begins."""
+
 
 def parse_path(text: str) -> Path:
     """The path that an argument names. Raises UsageError for an empty argument, which would
@@ -199,6 +202,28 @@ def check_can_be_written(out: Path) -> None:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(
             f"--out {out}: its folder cannot be written to", do="name a file in another folder"
+        )
+
+
+def check_is_no_other_file(out: Path, job_file: Path) -> None:
+    """Raises UsageError if ``--out`` names the job file, or a file that is no page: a slip of the
+    keyboard must not cost a file. Call ``check_can_be_written`` first."""
+    if not out.exists():
+        return
+    if job_file.exists() and out.samefile(job_file):
+        raise UsageError(f"--out {out}: it is the job file", do="name another file")
+    try:
+        with out.open("rb") as file:
+            start = file.read(len(PAGE_START))
+    except OSError as error:
+        raise UsageError(
+            f"--out {out}: it cannot be read, so it may not be a page",
+            why=error.strerror or str(error),
+            do="name another file",
+        ) from error
+    if start not in (b"", PAGE_START):
+        raise UsageError(
+            f"--out {out}: it exists and is no page", do="name another file, or remove it first"
         )
 
 

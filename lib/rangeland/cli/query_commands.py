@@ -24,6 +24,7 @@ from rangeland.cli.options import (
     JobPaths,
     Settings,
     check_can_be_written,
+    check_is_no_other_file,
     command,
     end_with_result,
     load_job_with,
@@ -128,11 +129,13 @@ def report(
       rangeland report orders.yaml --out orders.html --verify
     """
     check_can_be_written(out)
+    check_is_no_other_file(out, job_file)
     job, text = load_job_with(settings)(job_file)
     if job.sink.is_per_topic:
+        also = " --set source.topic_pattern=null" if job.source.topic_pattern else ""
         raise UsageError(
             f"{job.sink.table} stands for a table for each topic, and a report is about one table",
-            do="name it, with --set sink.table=TABLE --set source.topics=[TOPIC]",
+            do=f"name it, with --set sink.table=TABLE --set source.topics=[TOPIC]{also}",
         )
     began_at = time.monotonic()
     spark = spark_for(output, job)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from rangeland.grouping import group_by
 from rangeland.model import Partition, Range
-from rangeland.planning.intervals import Interval, merge, overlap, subtract
+from rangeland.planning.intervals import Interval, insert, merge, near, overlap, subtract
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,28 @@ class Coverage:
     def nameless(self, partition: Partition) -> list[Interval]:
         """The covered offsets of incarnations without a known id."""
         return self.intervals.get((partition, None), [])
+
+
+class GrowingCoverage:
+    """A coverage to which ranges are added one by one, and which is asked in between. Neither
+    takes longer the more ranges there are, as long as these are next to each other."""
+
+    def __init__(self) -> None:
+        self._intervals: dict[Partition, dict[str | None, list[Interval]]] = {}
+
+    def add(self, covered: Range) -> None:
+        of_partition = self._intervals.setdefault(covered.partition, {})
+        insert(of_partition.setdefault(covered.topic_id, []), covered.interval)
+
+    def uncovered_parts(self, r: Range) -> list[Range]:
+        """The parts of a range that are not covered, by the rule of ``Coverage.of``."""
+        of_partition = self._intervals.get(r.partition, {})
+        ids = of_partition if r.topic_id is None else (r.topic_id, None)
+        taken = [i for x in ids for i in near(of_partition.get(x, []), r.interval)]
+        return [
+            replace(r, from_offset=start, until_offset=end)
+            for start, end in subtract(r.interval, taken)
+        ]
 
 
 def coverage_of(ranges: Iterable[Range]) -> Coverage:

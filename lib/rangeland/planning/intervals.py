@@ -6,7 +6,9 @@ contain sorted, non-empty intervals that neither touch nor overlap; ``merge`` ma
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from operator import itemgetter
 
 Interval = tuple[int, int]
 
@@ -43,6 +45,30 @@ def overlap(interval: Interval, others: Iterable[Interval]) -> list[Interval]:
     """The parts of ``interval`` that are also in ``others``, merged."""
     start, end = interval
     return merge((max(start, a), min(end, b)) for a, b in others)
+
+
+def insert(intervals: list[Interval], new: Interval) -> None:
+    """Adds an interval to a merged list, which stays merged."""
+    start, end = new
+    if start >= end:
+        return
+    first, last = _touching(intervals, new)
+    if first < last:
+        start, end = min(start, intervals[first][0]), max(end, intervals[last - 1][1])
+    intervals[first:last] = [(start, end)]
+
+
+def near(intervals: list[Interval], interval: Interval) -> list[Interval]:
+    """The intervals of a merged list that touch or overlap another one."""
+    first, last = _touching(intervals, interval)
+    return intervals[first:last]
+
+
+def _touching(intervals: list[Interval], interval: Interval) -> tuple[int, int]:
+    """The slice of a merged list that touches or overlaps an interval."""
+    start, end = interval
+    first = bisect_left(intervals, start, key=itemgetter(1))
+    return first, max(first, bisect_right(intervals, end, key=itemgetter(0)))
 
 
 def width(intervals: Iterable[Interval]) -> int:

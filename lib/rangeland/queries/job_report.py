@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from rangeland.clock import wall_ms
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.table_metadata import CommitMetadata
+from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangelandError
-from rangeland.grouping import group_by
 from rangeland.job import Job
 from rangeland.job.job_text import JobText, values_without_secrets
 from rangeland.job.value_parsers import without_secrets
@@ -22,10 +23,11 @@ from rangeland.landing.drafts.unfinished_plans import plans_to_finish
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.landing.target.ledger_history import plan_of
 from rangeland.landing.target.table_warnings import property_warnings
-from rangeland.loss import Action
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Partition, Range
-from rangeland.planning.coverage import coverage_of, uncovered_parts
-from rangeland.planning.incarnation import LogMark
+from rangeland.planning.coverage import GrowingCoverage
+from rangeland.planning.incarnation import LogMark, may_be_same
+from rangeland.planning.listed_partitions import is_read
 from rangeland.planning.plan import PlanId
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import Progress
@@ -54,6 +56,11 @@ def report(
     ``verifies``: also compares the rows of the table with the ledger, as ``verify`` does."""
     account = read_account(job, spark, progress)
     target = account.target
+
+    def reads(partition: Partition) -> bool:
+        listed = job.source.partitions.get(partition.topic)
+        return job.source.reads(partition.topic) and is_read(partition, listed)
+
     logs, log_error = _logs_if_reached(job, account, progress)
     landings = [] if target.ledger.opened is None else target.history.landings()
     return JobReport(
@@ -66,7 +73,7 @@ def report(
         partitions=reported_partitions(job, account, logs),
         log_error="" if log_error is None else str(log_error),
         landings=_with_commits(target, [x for x in landings if x[0].job == job.name]),
-        losses=reported_losses(account.losses, landings, account.position.checkpoint),
+        losses=reported_losses(account.losses, landings, account.position.checkpoint, reads),
         unfinished_plans=plans_to_finish(job, account.unfinished_plans),
         group=logs.group,
         warnings=(
@@ -75,6 +82,7 @@ def report(
         ),
         settings=values_without_secrets(text),
         verification=verify(job, spark, progress) if verifies else None,
+        offsets_are_bytes=load_dialect(job.source.dialect).capabilities.offsets_are_bytes,
     )
 
 
@@ -161,7 +169,6 @@ def reported_landing(plan: PlanEvent, outcome: OutcomeEvent, kind: PlanKind) -> 
         files=len(outcome.files),
         size_bytes=sum(file.size_bytes for file in outcome.data_files),
         hash=outcome.plan_hash,
-        offsets_are_bytes=any(one.offsets_are_bytes for one in outcome.ranges),
     )
 
 
@@ -188,41 +195,107 @@ def _commits_of(
 
 
 def reported_losses(
-    losses: Sequence[LossEvent], landings: Landings, checkpoint: Mapping[Partition, LogMark]
+    losses: Sequence[LossEvent],
+    landings: Landings,
+    checkpoint: Mapping[Partition, LogMark],
+    reads: Callable[[Partition], bool],
 ) -> tuple[ReportedLoss, ...]:
-    """The losses, each with the part that no later landing of any job includes. ``landings`` are
-    all those of the table, in order."""
-    lossy = {event.loss.partition for event in losses}
-    ranges = group_by(
-        (
-            (at, outcome.written_at_ms, result.range)
-            for at, (_, outcome) in enumerate(landings)
-            for result in outcome.ranges
-            if result.range.partition in lossy
-        ),
-        lambda entry: entry[2].partition,
-    )
-    places = {plan.plan_id: at for at, (plan, _) in enumerate(landings)}
+    """The losses, each with the part that no later landing of any job includes. ``losses`` and
+    ``landings`` are all those of the job and of the table, in order; ``reads`` says whether the
+    job reads a partition."""
+    remaining = remaining_parts(losses, landings)
+    undecided = undecided_failures(losses, landings)
     reported = []
     for event in losses:
-        place = places.get(event.plan_id) if event.plan_hash else None
-        later = (
-            landed
-            for at, written_at_ms, landed in ranges.get(event.loss.partition, ())
-            if (written_at_ms > event.written_at_ms if place is None else at > place)
+        partition = event.loss.partition
+        is_whole_log = event.loss.kind.traits.is_whole_log
+        parts = () if is_whole_log else remaining[event]
+        ends_runs = (
+            event in undecided
+            and (is_whole_log or bool(parts))
+            and reads(partition)
+            and _is_at(checkpoint.get(partition), event.loss)
         )
-        remaining = _remaining(event, later)
-        mark = checkpoint.get(event.loss.partition)
-        is_before = mark is None or mark.until_offset <= event.loss.from_offset
-        ends_runs = event.loss.action is Action.FAIL and bool(remaining) and is_before
-        reported.append(ReportedLoss(event, remaining, ends_runs))
+        reported.append(ReportedLoss(event, parts, ends_runs))
     return tuple(reported)
 
 
-def _remaining(event: LossEvent, later: Iterable[Range]) -> tuple[Range, ...]:
-    """The part of a loss that is in none of these ranges. A loss without offsets stands for the
-    first of them."""
+def remaining_parts(
+    losses: Sequence[LossEvent], landings: Landings
+) -> dict[LossEvent, tuple[Range, ...]]:
+    """The part of each loss that no later landing includes. Later than a loss with a plan are the
+    landings of plans that were entered after that; later than any other loss are those that were
+    prepared after the loss was written."""
+    places = {plan.plan_id: at for at, (plan, _) in enumerate(landings)}
+    with_plan, without_plan = [], []
+    for event in losses:
+        if event.plan_hash and event.plan_id in places:
+            with_plan.append((places[event.plan_id], event))
+        else:
+            without_plan.append((event.written_at_ms, event))
+    outcomes = [outcome for _, outcome in landings]
+    by_time = [(outcome.written_at_ms, outcome) for outcome in outcomes]
+    return {
+        **_remaining_after(with_plan, list(enumerate(outcomes))),
+        **_remaining_after(without_plan, by_time),
+    }
+
+
+def _remaining_after(
+    losses: Sequence[tuple[int, LossEvent]], landings: Sequence[tuple[int, OutcomeEvent]]
+) -> dict[LossEvent, tuple[Range, ...]]:
+    """The part of each loss that is in no landing with a higher number than the loss has. Goes
+    through the landings once, from the highest number down."""
+    lossy = {event.loss.partition for _, event in losses}
+    earlier = sorted(landings, key=itemgetter(0))
+    later = GrowingCoverage()
+    remaining = {}
+    for place, event in sorted(losses, key=itemgetter(0), reverse=True):
+        while earlier and earlier[-1][0] > place:
+            for result in earlier.pop()[1].ranges:
+                if result.range.partition in lossy:
+                    later.add(result.range)
+        remaining[event] = tuple(later.uncovered_parts(_lost_range(event)))
+    return remaining
+
+
+def _lost_range(event: LossEvent) -> Range:
+    """The range of a loss. A loss without offsets stands for the first of them."""
     lost = event.loss.range
-    if not lost.width:
-        lost = replace(lost, until_offset=lost.from_offset + 1)
-    return tuple(uncovered_parts([lost], coverage_of(r for r in later if r.overlaps(lost))))
+    return lost if lost.width else replace(lost, until_offset=lost.from_offset + 1)
+
+
+def undecided_failures(losses: Sequence[LossEvent], landings: Landings) -> set[LossEvent]:
+    """The losses that ended a run and after which the ledger shows no decision: no run has skipped
+    or held anything of their partition since, nor landed it. Losses of plans ended no run: such
+    plans were given up."""
+    decided: dict[tuple[str, Partition], int] = {}
+    for at, event in enumerate(losses):
+        if event.loss.action in (Action.SKIP, Action.HOLD):
+            decided[event.application, event.loss.partition] = at
+    landed_at_ms: dict[tuple[str, Partition], int] = {}
+    for _, outcome in landings:
+        for result in outcome.ranges:
+            key = outcome.application, result.range.partition
+            landed_at_ms[key] = max(landed_at_ms.get(key, 0), outcome.written_at_ms)
+    undecided = set()
+    for at, event in enumerate(losses):
+        key = event.application, event.loss.partition
+        kind = PlanKind.of_application(event.job, event.application)
+        is_of_run = kind.traits.moves_checkpoint and not event.plan_hash
+        is_last = decided.get(key, -1) < at and landed_at_ms.get(key, -1) <= event.written_at_ms
+        if event.loss.action is Action.FAIL and is_of_run and is_last:
+            undecided.add(event)
+    return undecided
+
+
+def _is_at(mark: LogMark | None, loss: Loss) -> bool:
+    """Whether the checkpoint, if there is one, is still before a loss. A loss of a recreated topic
+    has the id of the new log, in which no run has a checkpoint yet."""
+    if mark is None:
+        return True
+    if mark.until_offset > loss.from_offset:
+        return False
+    if loss.kind is LossKind.RECREATED:
+        return loss.topic_id is None or mark.topic_id != loss.topic_id
+    return may_be_same(mark.topic_id, loss.topic_id)

@@ -178,7 +178,8 @@ def _partition_status(
     """The status of a partition, from its log and what has landed of it."""
     mark: LogMark | None = position.checkpoint.get(log.partition)
     held = find_hold(losses, mark, log)
-    if mark is not None and is_recreated(mark, log):
+    is_other_log = mark is not None and is_recreated(mark, log)
+    if is_other_log:
         mark = None  # The mark belongs to a deleted log: nothing of this log is landed.
     return PartitionStatus(
         partition=log.partition,
@@ -188,6 +189,7 @@ def _partition_status(
         leader=str(log.leader.address),
         landed=tuple(position.covered.of(log.partition, log.leader.topic_id)),
         held=held,
+        is_recreated=is_other_log,
     )
 
 

@@ -7,9 +7,12 @@ from collections.abc import Iterable
 from rich.console import RenderableType
 
 from rangeland.delta.ledger.events import LossEvent
-from rangeland.loss import Action
+from rangeland.loss import Action, LossKind
+from rangeland.planning.intervals import width
 from rangeland.planning.plan_kind import PlanKind
+from rangeland.query_results import PartitionStatus
 from rangeland.render.text_drawing import list_lines
+from rangeland.wording import count_noun
 
 ACTIONS = {
     "fail": ("ended a run", "bold red"),
@@ -20,6 +23,21 @@ ACTIONS = {
 }
 """The actions on losses, in the order in which they are listed. ``reread`` is a hold while
 quarantined offsets are read from the log again: they stay in quarantine."""
+
+SUSPICIONS = {
+    LossKind.RECREATED: "is not the one that was landed: its topic seems to be a new one",
+    LossKind.TRUNCATED: "ends before the checkpoint: it was truncated, or its leader lags",
+    LossKind.EXPIRED: "begins after the checkpoint: {gone} left it before they were landed",
+}
+"""What a log does in which a run would find losses of these kinds."""
+
+
+def suspicion(status: PartitionStatus, unit: str = "offset") -> str:
+    """What the log of a partition does if no run can simply continue in it, or an empty text.
+    ``unit``: what its offsets count."""
+    kind = status.suspected_loss
+    gone = count_noun(width(status.gone), unit)
+    return "" if kind is None else SUSPICIONS[kind].format(gone=gone)
 
 
 def loss_lines(losses: Iterable[LossEvent]) -> list[RenderableType]:

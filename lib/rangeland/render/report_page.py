@@ -15,10 +15,13 @@ from importlib import resources
 from typing import Any
 
 from rangeland import __version__
+from rangeland.delta.ledger.events import LossEvent
+from rangeland.loss import Action
 from rangeland.model import COUNT_NAMES
 from rangeland.planning.passed_over_ranges import passed_over_intervals
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.query_results import VerifyResult
-from rangeland.render.loss_view import ACTIONS, action_of
+from rangeland.render.loss_view import ACTIONS, action_of, suspicion
 from rangeland.render.report_headline import headline
 from rangeland.render.report_pictures import (
     CELLS,
@@ -86,6 +89,7 @@ def render_report(report: JobReport) -> str:
         "age": _age,
         "short": _shorten,
         "digest": _digest,
+        "suspicion": suspicion,
     }
     environment.filters.update(filters)
     template = resources.files("rangeland.render").joinpath("report_page.html")
@@ -99,14 +103,15 @@ def _contents(report: JobReport) -> dict[str, Any]:
     rows = [_partition_row(p) for p in shown]
     landings = report.landings[-MAX_LANDINGS:]
     losses = sorted(report.losses, key=_loss_order)
-    ages_ms = [p.log.lag_ms for p in report.partitions if p.log and p.log.lag_ms is not None]
+    ages_ms = [p.lag_ms for p in report.partitions if p.lag_ms is not None]
     kinds = {path.kind for row in rows for path in row.paths}
     return {
         "headline": headline(report),
         "known_lag": sum(p.lag or 0 for p in report.partitions),
         "oldest_ms": max(ages_ms, default=None),
         "classes": [(n, c) for n in COUNT_NAMES if (c := getattr(report.counts, n))],
-        "in_bytes": any(landing.offsets_are_bytes for landing in report.landings),
+        "units": f"{report.unit}s",
+        "ages_are_known": all(p.lag == 0 or p.lag_ms is not None for p in report.partitions),
         "rows": rows,
         "hidden": hidden,
         "hidden_lag": sum(p.lag or 0 for p in hidden),
@@ -118,7 +123,7 @@ def _contents(report: JobReport) -> dict[str, Any]:
         "landings": landings[::-1],
         "earlier": report.landings[: len(report.landings) - len(landings)],
         "chart": _chart(landings),
-        "losses": [(loss, ACTIONS[action_of(loss.event)][0]) for loss in losses[:MAX_LOSSES]],
+        "losses": [(loss, _action_words(loss.event)) for loss in losses[:MAX_LOSSES]],
         "more_losses": losses[MAX_LOSSES:],
         "unfinished": [unfinished_line(plan) for plan in report.unfinished_plans[:MAX_LINES]],
         "warnings": report.warnings[:MAX_LINES],
@@ -139,7 +144,7 @@ def _largest(
     come first, then those with the largest lag, then the longest."""
 
     def order(p: ReportedPartition) -> tuple[bool, int, int]:
-        needs_attention = p.held is not None or bool(p.absent)
+        needs_attention = p.held is not None or bool(p.absent or p.suspected_loss)
         return needs_attention, p.lag or 0, sum(end - start for start, end in p.landed)
 
     by_weight = sorted(partitions, key=order, reverse=True)
@@ -187,7 +192,15 @@ def _landing_title(landing: ReportedLanding) -> str:
 
 def _loss_order(loss: ReportedLoss) -> tuple[bool, int]:
     """What is still open first, then the newest."""
-    return not loss.remaining, -loss.event.seen_at_ms
+    return not loss.is_open, -loss.event.seen_at_ms
+
+
+def _action_words(event: LossEvent) -> str:
+    """What was done about a loss. Only a run ends; any other plan is given up."""
+    kind = PlanKind.of_application(event.job, event.application)
+    if event.loss.action is Action.FAIL and kind is not PlanKind.RUN:
+        return f"ended its plan, a {kind}"
+    return ACTIONS[action_of(event)][0]
 
 
 def _wrong_rows(verification: VerifyResult | None) -> list[tuple[str, Sequence[object]]]:

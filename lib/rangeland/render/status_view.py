@@ -12,10 +12,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rangeland.planning.intervals import overlap, subtract, width
+from rangeland.planning.intervals import Interval, overlap, subtract, width
 from rangeland.query_results import CheckResult, PartitionStatus, ReachResult, RecentLanding, Status
 from rangeland.render.group_view import group_lines
-from rangeland.render.loss_view import loss_lines
+from rangeland.render.loss_view import loss_lines, suspicion
 from rangeland.render.text_drawing import (
     Legend,
     LogBar,
@@ -47,18 +47,21 @@ def render_status(status: Status) -> RenderableType:
     version = "" if status.table_version is None else f", version {status.table_version}"
     title = title_of(status.job, f"table {status.table}{version}")
     title.append(f", {count_noun(status.sequence, 'landing')}")
-    lag = sum(p.lag for p in status.partitions)
+    left = sum(width(p.unlanded) for p in status.partitions)
     behind = Text("everything is landed", "green")
-    if status.warnings:  # for example about partitions that are not listed here
+    suspected = [f"{p.partition}: {said}" for p in status.partitions if (said := suspicion(p))]
+    if status.warnings or suspected:  # for example about partitions that are not listed here
         behind = Text("all offsets of these partitions are landed", "yellow")
     if not status.partitions:
         behind = Text("the cluster has none of the job's partitions", "yellow")
-    if lag:
-        behind = Text(f"{count_noun(lag, 'offset')} not landed yet", "yellow")
+    if left:
+        behind = Text(f"{count_noun(left, 'offset')} not landed yet", "yellow")
     if held_back := sum(p.held_back for p in status.partitions):
         behind.append(f", {number(held_back)} of them behind an open transaction", "yellow")
     if status.partitions:
         behind.append(f", {count_noun(len(status.partitions), 'partition')}", "dim")
+    if ahead := sum(width(_landed_ahead(p)) for p in status.partitions):
+        behind.append(f"; {count_noun(ahead, 'offset')} of the lag landed already", "dim")
     if over := sum(width(p.passed_over) for p in status.partitions):
         behind.append(
             f"; {count_noun(over, 'offset')} passed over, a backfill lands them", "yellow"
@@ -67,6 +70,7 @@ def render_status(status: Status) -> RenderableType:
     parts += [Text(), behind, *group_lines(status.group)]
     parts += unfinished_lines(status.unfinished_plans)
     parts += list_lines("latest landings", [_recent_line(landing) for landing in status.recent], "")
+    parts += list_lines("a log that a run cannot simply continue in", suspected, "yellow")
     held = [p.held for p in status.partitions if p.held is not None]
     waiting = [_waiting_line(p) for p in status.partitions if p.held_back]
     parts += list_lines("held back by an open transaction", waiting, "yellow")
@@ -100,6 +104,12 @@ def _status_table(status: Status) -> Group:
         lag = Text(number(sum(p.lag for p in hidden)))
         table.add_row(rest_name(hidden), "", "", "", "", lag)
     return Group(table, Legend.of(bars.values(), BAR_WORDS))
+
+
+def _landed_ahead(status: PartitionStatus) -> list[Interval]:
+    """What backfills and other jobs have landed after the checkpoint, which the lag includes."""
+    mark = status.start if status.checkpoint is None else status.checkpoint
+    return overlap((mark, status.end + status.held_back), status.landed)
 
 
 def _waiting_line(status: PartitionStatus) -> str:
