@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from rangeland.dataframe.frozen_plan import freeze, tasks_of_frame
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.model import Slice
+from rangeland.spark import frame_log_check
+from rangeland.spark.frame_log_check import check_logs_are_planned
 from rangeland.spark.plan_frames import checked_batches
+from tests.simulation import rocketmq
 from tests.simulation.kafka import Cluster
 from tests.simulation.logs import Log
 from tests.simulation.replaced import Stage, simulated
@@ -114,6 +118,72 @@ def test_a_topic_that_is_created_again_while_a_task_reads_it_is_noticed(
     frame.lake.produce("orders", OTHERS)
     with pytest.raises(RangeLost, match="recreated"):
         list(batches)
+
+
+def check_while(
+    monkeypatch: pytest.MonkeyPatch, frame: Frame, trouble: Callable[[], None]
+) -> list[int]:
+    """All ids of the frame, if this trouble begins once everything was read."""
+
+    def check(*arguments: Any) -> None:
+        trouble()
+        check_logs_are_planned(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(frame_log_check, "check_logs_are_planned", check)
+        batches = list(checked_batches(frame.plan, frame.slices, frame.settings))
+    return sorted(row["id"] for batch in batches for row in batch.column("value").to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("dialect", "seconds"), [("kafka", 15), ("kafka", 45), ("jafka", 45), ("rocketmq", 3)]
+)
+def test_the_logs_are_checked_once_brokers_that_restart_are_up_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, dialect: str, seconds: int
+) -> None:
+    frame = Frame(stage, dialect)
+    cluster = frame.lake.cluster
+
+    def stop_brokers() -> None:
+        nodes = range(10) if dialect != "rocketmq" else (rocketmq.MASTER, rocketmq.SLAVE)
+        cluster.down = dict.fromkeys(nodes, frame.lake.world.now_ms + seconds * 1000)
+
+    assert check_while(monkeypatch, frame, stop_brokers) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("dialect", ["kafka", "rocketmq"])
+def test_a_topic_that_brokers_do_not_know_yet_is_waited_for(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, dialect: str
+) -> None:
+    frame = Frame(stage, dialect)
+    cluster, world = frame.lake.cluster, frame.lake.world
+    topics = dict(cluster.topics)
+
+    def hide_topics() -> None:
+        cluster.topics.clear()
+        sleep = world.sleep
+        known_at = world.now_ms + 2000
+
+        def sleep_until_known(seconds: float) -> None:
+            sleep(seconds)
+            if world.now_ms >= known_at:
+                cluster.topics.update(topics)
+
+        monkeypatch.setattr(world, "sleep", sleep_until_known)
+
+    assert check_while(monkeypatch, frame, hide_topics) == [0, 1, 2, 3]
+
+
+def test_a_topic_that_stays_unknown_ends_the_frame_once_reading_would_give_up(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = Frame(stage)
+    world = frame.lake.world
+    start_ms = world.now_ms
+    with pytest.raises(Unreachable, match="no longer exists"):
+        check_while(monkeypatch, frame, frame.lake.cluster.topics.clear)
+    no_progress_ms = frame.settings.cluster.no_progress_ms
+    assert no_progress_ms < world.now_ms - start_ms < no_progress_ms + 15_000
 
 
 def test_a_log_that_nobody_confirms_is_not_taken_for_unchanged(stage: Stage) -> None:
