@@ -151,6 +151,26 @@ def test_the_logs_are_checked_once_brokers_that_restart_are_up_again(
     assert check_while(monkeypatch, frame, stop_brokers) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("catches_up", [False, True])
+def test_a_replica_confirms_a_frame_only_once_it_has_what_was_read(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, catches_up: bool
+) -> None:
+    frame = Frame(stage, "rocketmq")
+    world = frame.lake.world
+    for_long_ms = world.now_ms + 10_000_000
+
+    def stop_master() -> None:
+        frame.lake.cluster.down[rocketmq.MASTER] = for_long_ms
+        for log in frame.lake.cluster.topics["orders"].logs:
+            log.lags = (log.start, world.now_ms + 8_000 if catches_up else for_long_ms)
+
+    if catches_up:
+        assert check_while(monkeypatch, frame, stop_master) == [0, 1, 2, 3]
+        return
+    with pytest.raises(Unreachable, match="the replica may lag"):
+        check_while(monkeypatch, frame, stop_master)
+
+
 @pytest.mark.parametrize("dialect", ["kafka", "rocketmq"])
 def test_a_topic_that_brokers_do_not_know_yet_is_waited_for(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, dialect: str

@@ -205,6 +205,17 @@ def test_a_replica_confirms_nothing_without_bytes_to_compare(
     assert judge_logs({P: NAMELESS}, shared) == Unconfirmed(P, why)
 
 
+@pytest.mark.parametrize(("end", "is_there"), [(99, False), (100, True)])
+def test_a_replica_that_lacks_what_was_read_confirms_nothing_where_bytes_are_not_compared(
+    end: int, is_there: bool
+) -> None:
+    replica = seen(log(end, replace(OLD_LEADER, is_replica=True)))
+    evidence = replace(old_log({}), fingerprints_before=None, survey=replica)
+    why = "its leader is down, and the replica may lag"
+    judgement = Unchanged() if is_there else Unconfirmed(P, why)
+    assert judge_logs({P: NAMELESS}, evidence) == judgement
+
+
 OF_P = PartRead(frozenset({P}), {P: 17})
 NO_FINGERPRINT = "part of it was read, but no fingerprint was kept"
 

@@ -179,11 +179,24 @@ def _judge_survey(
     if losses:
         return Changed({loss: survey.logs[loss.partition].leader.epoch for loss in losses})
     nameless = {p: log for p, log in survey.logs.items() if marks[p].topic_id is None}
-    if not nameless or evidence.fingerprints_before is None:
+    if evidence.fingerprints_before is None:
+        return _judge_replicas(marks, nameless)
+    if not nameless:
         return Unchanged()
     if (fingerprints := evidence.fingerprints) is None:
         return AskFingerprints({p: log.leader for p, log in nameless.items()})
     return _judge_bytes(nameless, evidence.fingerprints_before, fingerprints, evidence)
+
+
+def _judge_replicas(
+    marks: Mapping[Partition, LogMark], logs: Mapping[Partition, LogState]
+) -> FinalJudgement:
+    """The judgement of these logs if their bytes are not compared: one of a replica that ends before
+    its mark does not even show that the records are there."""
+    for partition, log in sorted(logs.items()):
+        if log.leader.is_replica and log.end_offset < marks[partition].until_offset:
+            return Unconfirmed(partition, "its leader is down, and the replica may lag")
+    return Unchanged()
 
 
 def _judge_bytes(
