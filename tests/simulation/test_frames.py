@@ -11,6 +11,7 @@ import pytest
 
 from rangeland.dataframe.frozen_plan import freeze, tasks_of_frame
 from rangeland.errors import RangeLost, Unreachable
+from rangeland.landing.execution.slice_tasks import SliceTasks
 from rangeland.model import Slice
 from rangeland.spark import frame_log_check
 from rangeland.spark.frame_log_check import check_logs_are_planned
@@ -98,6 +99,41 @@ def test_a_frame_has_no_records_that_an_unclean_election_has_put_in_place_of_oth
         frame.read(2)
     assert "orders/0 [2, 3) truncated" in raised.value.what
     assert "load the frame again" in raised.value.do
+
+
+@pytest.mark.parametrize("age", ["4", "2.4"])
+@pytest.mark.parametrize("unaware", [1, 2, 3])
+def test_a_broker_that_still_names_the_planned_leader_confirms_no_log_that_another_has_changed(
+    stage: Stage, unaware: int, age: str
+) -> None:
+    frame = Frame(stage, age=age)
+    cluster = frame.lake.cluster
+    assert frame.read(0, 1) == [0, 1]
+    before = cluster.leaders()
+    frame.elect_one_without(2, OTHERS)
+    cluster.stale[unaware] = (frame.lake.world.now_ms + 10_000_000, before)
+    with pytest.raises((RangeLost, Unreachable)):
+        frame.read(2, 3)
+
+
+@pytest.mark.parametrize("unaware", [1, 2, 3])
+def test_a_landing_is_not_confirmed_by_a_broker_that_still_names_the_planned_leader(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, unaware: int
+) -> None:
+    frame = Frame(stage)
+    cluster, world = frame.lake.cluster, frame.lake.world
+    read_all = SliceTasks.read_all
+
+    def elect_first(tasks: SliceTasks, *arguments: Any, **more: Any) -> Any:
+        before = cluster.leaders()
+        frame.elect_one_without(2, OTHERS)
+        cluster.stale[unaware] = (world.now_ms + 10_000_000, before)
+        return read_all(tasks, *arguments, **more)
+
+    monkeypatch.setattr(SliceTasks, "read_all", elect_first)
+    (result,) = frame.lake.land(frame.lake.job("id BIGINT", range={"from": "earliest"}))
+    assert isinstance(result, RangeLost)
+    assert not frame.lake.versions or frame.lake.rows() == []
 
 
 def test_a_leader_that_has_all_records_changes_nothing(stage: Stage) -> None:

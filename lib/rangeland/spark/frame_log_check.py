@@ -28,6 +28,7 @@ from rangeland.planning.log_identity import (
     OtherBytes,
     Unchanged,
     Unconfirmed,
+    known_epochs_of,
     marks_of,
 )
 from rangeland.planning.loss_errors import range_lost_error
@@ -47,12 +48,13 @@ def check_logs_are_planned(plan: Plan, settings: ReadSettings, receipts: Iterabl
     lost what was read from it. A broker that has just restarted may not answer, or not know its
     topics yet, so they are asked again for as long as reading would wait; then Unreachable is
     raised."""
-    marks = marks_of(plan, receipts)
+    receipts = list(receipts)
+    marks, known_epochs = marks_of(plan, receipts), known_epochs_of(receipts)
     if not marks:
         return
     confirmed_by = Deadline(settings.cluster.no_progress_ms / 1000)
     with ConnectionPool(settings.cluster) as brokers:
-        while (error := _change_error(brokers, marks, settings.policy)) is not None:
+        while (error := _change_error(brokers, marks, known_epochs, settings.policy)) is not None:
             if not isinstance(error, Unreachable) or confirmed_by.has_passed:
                 raise error
             logger.info("Checking the logs again after %g s: %s", RESURVEY_POLL_S, error.what)
@@ -60,17 +62,20 @@ def check_logs_are_planned(plan: Plan, settings: ReadSettings, receipts: Iterabl
 
 
 def _change_error(
-    brokers: ConnectionPool, marks: Mapping[Partition, LogMark], policy: Policy
+    brokers: ConnectionPool,
+    marks: Mapping[Partition, LogMark],
+    known_epochs: Mapping[Partition, int],
+    policy: Policy,
 ) -> RangelandError | None:
     """The error unless the logs with these marks are unchanged: Unreachable if asking again may
     show that they are."""
     numbered_per_broker = brokers.dialect.capabilities.numbered_per_broker
     tolerates_missing = numbered_per_broker or policy.tolerates_missing_leaders
-    attempt = attempt_for_marks(brokers, marks, tolerates_missing)
+    attempt = attempt_for_marks(brokers, marks, tolerates_missing, known_epochs)
     try:
         attempt.find_leaders()
         leaders, absent = attempt.partitions.reachable, attempt.partitions.absent
-        evidence = LogEvidence(leaders, absent, fingerprints_before=None)
+        evidence = LogEvidence(leaders, absent, fingerprints_before=None, known_epochs=known_epochs)
         return _judgement_error(judge_finally(brokers, marks, evidence, tolerates_missing))
     except UnknownTopic as unknown:
         return _deleted_error(unknown.what)
