@@ -71,7 +71,8 @@ OFFSETS_FROM_END = tuple(4**n for n in range(11))
 record there. The one that is found is at most about four times as far from the end as the last
 one."""
 NEAR_OFFSETS = 1024
-"""Of so many offsets, only the first record is judged, however many bytes come before it."""
+"""Up to how many offsets from the end only the first record of a step is judged, however many
+bytes come before it."""
 FAR_RESPONSES = 8
 """How many responses, of 4 MiB each, are read of the offsets before those in one step: aborted
 transactions of some 40 MiB, or of a million records, hide no earlier record."""
