@@ -130,7 +130,12 @@ def test_entries_survive_the_way_through_a_row(entry: LedgerEvent) -> None:
 def test_each_field_of_a_receipt_survives_the_way_through_a_row() -> None:
     (receipt,) = a_held_part().receipts
     receipt = replace(
-        receipt, address="h:1", bytes_read=99, entry_span=8, schema_ids=((7, 4), (9, 1))
+        receipt,
+        address="h:1",
+        bytes_read=99,
+        entry_span=8,
+        schema_ids=((7, 4), (9, 1)),
+        leader_epoch=5,
     )
     for field in fields(Receipt):
         value = getattr(receipt, field.name)
@@ -148,6 +153,8 @@ def test_a_part_without_fingerprints_is_written_and_read_as_by_earlier_versions(
     found = from_row(pa.Table.from_pylist([row], schema=SCHEMA).to_pylist()[0])
     assert isinstance(found, PartEvent)
     assert found.fingerprints == ()
+    assert all("leader_epoch" not in one for one in json.loads(row["document"])["slices"])
+    assert [receipt.leader_epoch for receipt in found.receipts] == [None, None]
 
 
 @pytest.mark.parametrize("kind", PlanKind)

@@ -12,13 +12,14 @@ import pytest
 from rangeland import deadline
 from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
+from rangeland.deadline import Deadline
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import Unreachable
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.survey import time_confirmation
-from rangeland.survey.record_times import FirstRecord, RecordTime
+from rangeland.survey.record_times import FirstRecord, LatestRecord, RecordTime, WantedRecord
 from rangeland.survey.survey_attempt import NOTHING_FOUND, SurveyAttempt
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.survey.time_confirmation import (
@@ -105,7 +106,7 @@ def test_a_hidden_latest_record_is_not_ruled_out_where_no_record_is_found_near_t
     busy = replace(log(end=10_000_000, latest=None), latest_is_hidden=True)
     times: dict[int, RecordTime | None] = {10: RecordTime(0)}
     until = busy.end_offset
-    while isinstance(asked := judge_denial(busy, times), FirstRecord):
+    while isinstance(asked := judge_denial(busy, times), WantedRecord):
         assert asked.until_offset == until  # nothing is read twice
         until = asked.from_offset
         times[asked.from_offset] = None
@@ -119,14 +120,38 @@ def test_a_record_before_a_huge_aborted_transaction_is_found_in_a_few_steps(time
     busy = replace(log(end=1_000_000, latest=None), latest_is_hidden=True)
     last_record = busy.end_offset - 50_000
     times: dict[int, RecordTime | None] = {10: RecordTime(0)}
-    while isinstance(asked := judge_denial(busy, times), FirstRecord):
+    while isinstance(asked := judge_denial(busy, times), WantedRecord):
         is_found = asked.from_offset <= last_record < asked.until_offset
         times[asked.from_offset] = RecordTime(time_ms) if is_found else None
         # Beyond a thousand offsets, reading ends after so many bytes.
-        assert (asked.max_responses is None) == (asked.from_offset >= busy.end_offset - 1024)
+        is_near = asked.from_offset >= busy.end_offset - 1024
+        assert isinstance(asked, FirstRecord if is_near else LatestRecord)
     is_late = asked is not None and asked.code_name.startswith(CONTRADICTION)
     assert is_late == (time_ms == TIME)
     assert len(times) == 10
+
+
+@pytest.mark.parametrize("start", [10, 2_000_000 - 4**10])
+def test_of_many_offsets_near_the_end_the_latest_record_is_judged(start: int) -> None:
+    """The first one may be much earlier than hundreds of thousands that follow."""
+    busy = replace(log(start, end=2_000_000, latest=None), latest_is_hidden=True)
+    times: dict[int, RecordTime | None] = {start: RecordTime(0)}
+    while isinstance(asked := judge_denial(busy, times), WantedRecord):
+        has_records = asked.until_offset <= 2_000_000 - 4**9
+        if has_records:
+            assert asked == LatestRecord(LEADER, asked.from_offset, 2_000_000 - 4**9, 8)
+        times[asked.from_offset] = RecordTime(TIME) if has_records else None
+    assert asked is not None
+    assert asked.code_name.startswith(CONTRADICTION)
+
+
+def test_a_large_log_with_one_record_and_a_hidden_latest_one_is_judged_by_that_record() -> None:
+    busy = replace(log(end=1_000_000, latest=None), latest_is_hidden=True)
+    times: dict[int, RecordTime | None] = {10: RecordTime(0)}
+    while isinstance(asked := judge_denial(busy, times), WantedRecord):
+        times[asked.from_offset] = None
+    assert asked is None
+    assert min(x for x in times if x > 10) == 11  # everything was read
 
 
 def test_a_log_with_one_record_and_a_hidden_latest_one_is_judged_by_that_record() -> None:
@@ -186,7 +211,7 @@ def confirm(
     isolation = Isolation.READ_COMMITTED
     wait = ReplicationWait()
     results = contradicted_denials(
-        cast(ConnectionPool, pool), B1, denied, AtTime(TIME), isolation, wait
+        cast(ConnectionPool, pool), B1, denied, AtTime(TIME), isolation, wait, Deadline(60)
     )
     return results, asked
 
@@ -296,8 +321,14 @@ class Broker:
         return OffsetResult(ErrorMeaning.OK, "", found, time_ms=self.times[found])
 
 
-def checked(monkeypatch: pytest.MonkeyPatch, broker: Broker) -> OffsetResult | None:
-    """The result instead of the denial, for committed records; None if that is believed."""
+def checked(
+    monkeypatch: pytest.MonkeyPatch,
+    broker: Broker,
+    seconds: float = 60,
+    wait: ReplicationWait | None = None,
+) -> OffsetResult | None:
+    """The result instead of the denial, for committed records; None if that is believed.
+    ``seconds``: how long records may be read. ``wait``: that of earlier attempts."""
 
     def read(_: object, records: Mapping[Partition, FirstRecord]) -> object:
         assert all(record.until_offset <= broker.stable for record in records.values())
@@ -308,8 +339,9 @@ def checked(monkeypatch: pytest.MonkeyPatch, broker: Broker) -> OffsetResult | N
     p = Partition("t", 0)
     denied = {p: Leader(B1, epoch=broker.epoch)}
     pool = cast(ConnectionPool, broker)
-    isolation, wait = Isolation.READ_COMMITTED, ReplicationWait()
-    return contradicted_denials(pool, B1, denied, AtTime(TIME), isolation, wait).get(p)
+    isolation, wait = Isolation.READ_COMMITTED, wait or ReplicationWait()
+    when, complete_by = AtTime(TIME), Deadline(seconds)
+    return contradicted_denials(pool, B1, denied, when, isolation, wait, complete_by).get(p)
 
 
 def test_the_latest_record_is_asked_for_among_all_up_to_the_high_watermark(
@@ -326,6 +358,21 @@ def test_a_latest_record_in_an_open_transaction_does_not_hide_an_earlier_late_on
     broker = Broker({10: 0, 15: TIME, 19: 0, 22: TIME + 1}, stable=20, watermark=23)
     again = OffsetResult(ErrorMeaning.RETRY, f"{CONTRADICTION} 22", None)
     assert checked(monkeypatch, broker) == again
+
+
+@pytest.mark.parametrize("seconds", [60, -1])
+def test_no_more_than_single_records_are_read_once_the_time_of_the_survey_is_up(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log has 5,000 transaction markers at its end; the record before them is late."""
+    times = {10: 0, 11: TIME, 5_020: TIME + 1}
+    broker = Broker(times, stable=5_012, watermark=5_012)
+    wait = ReplicationWait()
+    wait.must_go_on(Partition("t", 0), AtTime(TIME), 5_000, 5_000)
+    found = checked(monkeypatch, broker, seconds, wait)
+    assert found is not None
+    assert found.code_name.startswith(CONTRADICTION) == (seconds > 0)
+    assert (found == UNREAD) == (seconds < 0)
 
 
 def test_a_late_record_in_an_open_transaction_is_at_its_own_offset(

@@ -9,7 +9,12 @@ import pytest
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Address, Counts, Isolation, Leader, LogState, Partition, Range, Survey
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.log_identity import find_changes, marks_of, unconfirmed_partitions
+from rangeland.planning.log_identity import (
+    find_changes,
+    known_epochs_of,
+    marks_of,
+    unconfirmed_partitions,
+)
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
 
@@ -67,8 +72,15 @@ def test_a_mark_has_the_topic_id_of_the_range_that_was_read() -> None:
 )
 def test_the_same_id_and_epoch_need_no_second_look(leader: Leader, is_in_doubt: bool) -> None:
     marks = marks_of(PLAN, [read(0, 100)])
-    assert unconfirmed_partitions(marks, {P: leader}) == ({P} if is_in_doubt else set())
-    assert unconfirmed_partitions(marks, {}) == {P}
+    assert unconfirmed_partitions(marks, {P: leader}, {}) == ({P} if is_in_doubt else set())
+    assert unconfirmed_partitions(marks, {P: leader}, {P: 8}) == {P}
+    assert unconfirmed_partitions(marks, {}, {}) == {P}
+
+
+def test_the_latest_epoch_of_all_slices_is_known_of_a_log() -> None:
+    receipts = [read(n, n + 1, leader_epoch=epoch) for n, epoch in enumerate((7, 9, None, 8))]
+    other = replace(read(0, 1), partition=Partition("orders", 1))
+    assert known_epochs_of([*receipts, other]) == {P: 9}
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,29 @@ def test_a_leader_that_is_slow_to_catch_up_is_asked_again_until_its_time_is_over
     assert epoch == 8
 
 
+def test_metadata_of_an_earlier_epoch_than_the_log_was_read_in_confirms_nothing() -> None:
+    """The broker that names the planned leader has not heard of the next one."""
+    evidence = replace(METADATA, known_epochs={P: 8})
+    assert judge_logs({P: MARK}, replace(METADATA, known_epochs={P: 7})) == Unchanged()
+    assert judge_logs({P: MARK}, evidence) == AskSurvey({P: MARK})
+    deposed = replace(evidence, survey=seen(log(500)))
+    why = "its leader of epoch 7 answers, but it was read in a later one"
+    assert judge_logs({P: MARK}, deposed) == Unconfirmed(P, why)
+    leader = replace(LEADER, epoch=8)
+    whole = replace(evidence, survey=seen(replace(log(500, leader), epoch_end=100)))
+    assert judge_logs({P: MARK}, whole) == Unchanged()
+    rewritten = replace(evidence, survey=seen(replace(log(500, leader), epoch_end=60)))
+    assert isinstance(judge_logs({P: MARK}, rewritten), Changed)
+
+
+def test_the_epoch_of_the_last_batch_does_not_name_a_deposed_leader() -> None:
+    """Brokers before 2.1 report no other; it may be cut off behind what was read."""
+    survey = seen(replace(log(500, replace(OLD_LEADER, epoch=6)), epoch_is_read=True))
+    marks = {P: LogMark(100, None, 7, epoch_is_later=True)}
+    evidence = replace(old_log({P: None}, fingerprints={P: 18}), survey=survey)
+    assert judge_logs(marks, replace(evidence, known_epochs={P: 7})) == Unchanged()
+
+
 def test_an_unclean_election_is_a_change_however_long_the_log_is_now() -> None:
     rewritten = replace(log(500, replace(LEADER, epoch=8)), epoch_end=60)
     changed = judge_logs({P: MARK}, elected(seen(rewritten)))
@@ -203,6 +226,17 @@ def test_a_replica_confirms_nothing_without_bytes_to_compare(
     part = PartRead(frozenset({P}), {P: None})
     shared = replace(evidence, fingerprints_before={P: 17}, fingerprints={P: 17}, parts=(part,))
     assert judge_logs({P: NAMELESS}, shared) == Unconfirmed(P, why)
+
+
+@pytest.mark.parametrize(("end", "is_there"), [(99, False), (100, True)])
+def test_a_replica_that_lacks_what_was_read_confirms_nothing_where_bytes_are_not_compared(
+    end: int, is_there: bool
+) -> None:
+    replica = seen(log(end, replace(OLD_LEADER, is_replica=True)))
+    evidence = replace(old_log({}), fingerprints_before=None, survey=replica)
+    why = "its leader is down, and the replica may lag"
+    judgement = Unchanged() if is_there else Unconfirmed(P, why)
+    assert judge_logs({P: NAMELESS}, evidence) == judgement
 
 
 OF_P = PartRead(frozenset({P}), {P: 17})

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 from rangeland.errors import ProofFailed
 from rangeland.fetch import receipt_builder
 from rangeland.fetch.receipt_builder import ReceiptBuilder
-from rangeland.fetch.slice_chunks import ReadChunk, SliceChunk
+from rangeland.fetch.slice_chunks import LostChunk, ReadChunk, SliceChunk
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Partition, Slice
 
 PIECE = Slice(0, Partition("t", 0), 10, 20)
@@ -38,6 +41,17 @@ def test_rowless_are_the_offsets_without_a_row(
         counting.add(chunk(*one))
     (receipt,) = counting.receipts()
     assert receipt.rowless == rowless
+
+
+def test_a_receipt_has_the_latest_leader_epoch_that_was_known_of_its_slice() -> None:
+    counting = ReceiptBuilder([PIECE])
+    loss = Loss(PIECE.partition, 16, 20, LossKind.TRUNCATED, "the log ends at 16")
+    held = LostChunk(0, loss.with_action(Action.HOLD), "", False, leader_epoch=6)
+    for one, epoch in ((chunk(10, 12, []), 4), (chunk(12, 14, []), 5), (chunk(14, 16, []), None)):
+        counting.add(replace(one, leader_epoch=epoch))
+    counting.add(held)
+    (receipt,) = counting.receipts()
+    assert receipt.leader_epoch == 6
 
 
 def test_too_many_rowless_intervals_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,13 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.model import Address, Leader, Partition
-from rangeland.survey.record_times import FirstRecord, RecordTime, confirmed_times, first_times
+from rangeland.survey.record_times import (
+    FirstRecord,
+    LatestRecord,
+    RecordTime,
+    confirmed_times,
+    first_times,
+)
 from tests.record_batches import COMMIT, Batch, Record, encode, encode_log, marker
 
 B1 = Address("b1", 9092)
@@ -73,10 +79,12 @@ class Broker:
             )
         return tuple(data)
 
-    def times(
-        self, *partitions: Partition, first: int = 0, until: int = END, most: int | None = None
-    ) -> Any:
-        wanted = {p: FirstRecord(Leader(B1), first, until, most) for p in partitions}
+    def times(self, *partitions: Partition, first: int = 0, until: int = END) -> Any:
+        wanted = {p: FirstRecord(Leader(B1), first, until) for p in partitions}
+        return confirmed_times(cast(ConnectionPool, self), wanted)
+
+    def latest_times(self, *partitions: Partition, until: int = END, most: int = 8) -> Any:
+        wanted = {p: LatestRecord(Leader(B1), 0, until, most) for p in partitions}
         return confirmed_times(cast(ConnectionPool, self), wanted)
 
 
@@ -91,15 +99,38 @@ def test_a_record_behind_a_segment_without_any_is_found() -> None:
     assert [x[0] for x in broker.asked] == [0, 0, 3, 3, 5]
 
 
-@pytest.mark.parametrize(("most", "found"), [(2, {}), (3, {P: AT})])
-def test_a_record_behind_more_than_may_be_read_has_no_result(most: int, found: object) -> None:
-    broker = Broker({P: {0: markers(0, 3), 3: markers(3, 5), 5: rows(5)}})
-    assert broker.times(P, most=most) == found
+def timed(base: int, *offsets_ms: int) -> bytes:
+    """A batch of records with these times after ``TIME``."""
+    records = [Record(b"k", b"v", timestamp_delta=ms) for ms in offsets_ms]
+    return encode(Batch(base, records))
+
+
+@pytest.mark.parametrize(("most", "found"), [(2, {}), (3, {P: RecordTime(TIME + 9)})])
+def test_the_latest_record_is_known_once_all_are_read(most: int, found: object) -> None:
+    """The first and the last record may be earlier."""
+    broker = Broker({P: {0: timed(0, 0, 2), 2: timed(2, 9, 3) + markers(4, 5), 5: timed(5, 4)}})
+    assert broker.latest_times(P, until=6, most=most) == found
+
+
+def test_what_follows_the_records_that_are_wanted_does_not_count() -> None:
+    assert Broker({P: {0: timed(0, 0, 2, 9)}}).latest_times(P, until=2) == {P: RecordTime(TIME + 2)}
+
+
+@pytest.mark.parametrize("stored", [markers(0, 6), markers(0, 3)])
+def test_offsets_without_a_record_have_no_latest_one(stored: bytes) -> None:
+    broker = Broker({P: {0: stored, 3: markers(3, 6)}})
+    assert broker.latest_times(P, until=6) == {P: None}
+
+
+@pytest.mark.parametrize("rest", [{}, {2: timed(2, 9)[:-1]}], ids=["not returned", "incomplete"])
+def test_there_is_no_latest_record_while_some_are_not_read(rest: dict[int, bytes]) -> None:
+    assert Broker({P: {0: timed(0, 0, 2), **rest}}).latest_times(P, until=3) == {}
 
 
 def test_a_partition_that_a_full_response_leaves_empty_has_used_up_nothing() -> None:
-    broker = Broker({P: {0: rows(0)}, Q: {0: rows(0)}}, full=True)
-    assert broker.times(P, Q, most=1) == {P: AT, Q: AT}
+    broker = Broker({P: {0: timed(0, 3)}, Q: {0: timed(0, 4)}}, full=True)
+    latest = {P: RecordTime(TIME + 3), Q: RecordTime(TIME + 4)}
+    assert broker.latest_times(P, Q, until=1, most=1) == latest
 
 
 def test_a_log_of_markers_alone_has_no_record() -> None:

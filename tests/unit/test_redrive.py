@@ -410,6 +410,17 @@ def test_bytes_in_files_that_are_gone_are_left_out_and_others_are_not(tmp_path: 
     (tmp_path / "orders" / FOLDER / first.path).unlink()
     (left,) = quarantine.batches(lambda plan_id, r: True)
     assert left.range == ten(30)
+    assert quarantine.gone_named_files() == (first.path,)
+
+
+def test_a_file_of_another_size_is_not_gone(tmp_path: Path) -> None:
+    lake = KeepingInMemory()
+    quarantine = Quarantine(cast(DeltaKernel, lake), str(tmp_path / "orders"))
+    fill(quarantine, 1, ten(0))
+    (file,) = lake.versions[-1].files()
+    with (tmp_path / "orders" / FOLDER / file.path).open("ab") as stored:
+        stored.write(b"more")
+    assert quarantine.gone_named_files() == ()
 
 
 def test_a_file_that_a_newer_version_does_not_name_is_no_loss_of_bytes(

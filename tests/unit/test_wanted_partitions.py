@@ -81,6 +81,15 @@ def test_a_leader_of_an_earlier_epoch_than_the_checkpoint_is_not_asked(
         assert why_incomplete(found.leaderless, {}) == f"no leader for 1 partition: t/0 ({why})"
 
 
+@pytest.mark.parametrize("mark", [LogMark(9, "A", 5), LogMark(9, "A")])
+def test_a_leader_of_an_earlier_epoch_than_a_known_one_is_not_asked(mark: LogMark) -> None:
+    request = replace(ASKED, checkpoint={P0: mark}, known_epochs={P0: 6})
+    for epoch, topic_id, is_stale in ((5, "A", True), (6, "A", False), (5, "B", False)):
+        view = cluster(replace(topic(), leaders={P0: Leader(B1, epoch, topic_id)}))
+        found = wanted_partitions(view, request)
+        assert (P0 in found.leaderless, P0 in found.leaders) == (is_stale, not is_stale)
+
+
 @pytest.mark.parametrize(
     ("only", "mine", "excluded"),
     [((1,), {P1}, {P0, P2}), ((0, 2), {P0, P2}, {P1}), ((), {P0, P1, P2}, set())],

@@ -322,7 +322,7 @@ class FetchLoop:
             )
         if loss is not None:
             self._unlogged.append(loss)
-            self._losses.append(LostPiece(state.slice.index, loss))
+            self._losses.append(LostPiece(state.slice.index, loss, state.broker.known_epoch))
             state.advance(loss.until_offset, self.now_ms)
 
     def _end(self, failure: Fail) -> None:

@@ -48,6 +48,8 @@ class LostPiece:
 
     index: int
     loss: DecidedLoss
+    epoch: int | None = None
+    """The latest leader epoch that was known then."""
 
 
 Piece = FetchedPiece | LostPiece

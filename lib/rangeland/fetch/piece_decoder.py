@@ -92,7 +92,7 @@ class PieceDecoder:
         that is held, ``ReadAtLeader`` or ``Fail``."""
         slice_ = self._slices[piece.index]
         if isinstance(piece, LostPiece):
-            yield self._lost_chunk(slice_, piece.loss, is_unlogged=False)
+            yield self._lost_chunk(slice_, piece, piece.loss, is_unlogged=False)
             return
         state = _PieceState(piece, slice_, piece.from_offset)
         while state.next_offset < piece.until_offset:
@@ -170,6 +170,7 @@ class PieceDecoder:
             rows=decoded.batch,
             address=piece.address,
             offsets_are_bytes=self._offsets_are_bytes,
+            leader_epoch=piece.epoch,
         )
 
     # --- damage ---------------------------------------------------------------------------
@@ -193,7 +194,7 @@ class PieceDecoder:
             raise Bug(f"{slice_}: the records before offset {loss.from_offset} were not decoded")
         is_kept = loss.action is Action.QUARANTINE
         kept = self._bytes_to_keep(piece, error) if is_kept else None
-        return self._lost_chunk(slice_, loss, piece.address, kept)
+        return self._lost_chunk(slice_, piece, loss, kept)
 
     def _bytes_to_keep(self, piece: FetchedPiece, error: BadRecord) -> DamagedBytes:
         """The bytes that cannot be decoded, and what is needed to decode them alone."""
@@ -233,7 +234,7 @@ class PieceDecoder:
         if (error := too_many_gaps_error(slice_, count, loss)) is not None:
             return Fail(error)
         is_unlogged = count == 1 or loss.action is Action.HOLD
-        return self._lost_chunk(slice_, loss, piece.address, is_unlogged=is_unlogged)
+        return self._lost_chunk(slice_, piece, loss, is_unlogged=is_unlogged)
 
     # --- both -----------------------------------------------------------------------------
 
@@ -250,8 +251,8 @@ class PieceDecoder:
     def _lost_chunk(
         self,
         slice_: Slice,
+        piece: Piece,
         loss: DecidedLoss,
-        address: str = "",
         quarantined: DamagedBytes | None = None,
         *,
         is_unlogged: bool = True,
@@ -262,10 +263,11 @@ class PieceDecoder:
         return LostChunk(
             slice_.index,
             loss,
-            address,
+            piece.address if isinstance(piece, FetchedPiece) else "",
             offsets_are_bytes=self._offsets_are_bytes,
             quarantined_bytes=quarantined,
             is_unlogged=is_unlogged,
+            leader_epoch=piece.epoch,
         )
 
 

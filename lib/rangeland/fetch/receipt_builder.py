@@ -22,7 +22,7 @@ from rangeland.errors import ProofFailed
 from rangeland.fetch.slice_chunks import SliceChunk
 from rangeland.loss import DecidedLoss
 from rangeland.model import Counts, Slice
-from rangeland.planning.slice_receipt import Receipt
+from rangeland.planning.slice_receipt import Receipt, later_epoch
 
 MAX_ROWLESS_INTERVALS = 10_000
 """A compacted log may have as many intervals as records, so a receipt keeps at most this many."""
@@ -41,6 +41,7 @@ class _SliceCount:
     entry_span: int = 0
     is_held: bool = False
     schema_ids: Counter[int] = field(default_factory=Counter)
+    leader_epoch: int | None = None
 
     def is_read(self) -> bool:
         return self.is_held or self.next_offset == self.slice.until_offset
@@ -64,6 +65,7 @@ class _SliceCount:
             rowless=tuple(self.rowless) if is_recorded else None,
             entry_span=self.entry_span if self.offsets_are_bytes else None,
             schema_ids=tuple(sorted(self.schema_ids.items())),
+            leader_epoch=self.leader_epoch,
         )
 
 
@@ -101,6 +103,7 @@ class ReceiptBuilder:
         slice_count.address = chunk.address or slice_count.address
         slice_count.losses.extend(lost.loss for lost in chunk.lost_offsets)
         slice_count.schema_ids.update(chunk.schema_ids)
+        slice_count.leader_epoch = later_epoch(slice_count.leader_epoch, chunk.leader_epoch)
         slice_count.is_held = chunk.is_held
 
     def receipts(self) -> tuple[Receipt, ...]:

@@ -40,6 +40,8 @@ class ReadChunk:
     lost_offsets: tuple[LostOffsets, ...] = ()
     schema_ids: Mapping[int, int] = field(default_factory=dict)
     """How many values named each writer's schema."""
+    leader_epoch: int | None = None
+    """The leader epoch in which it was read, if known."""
     is_held: ClassVar[bool] = False
 
     @property
@@ -66,6 +68,8 @@ class LostChunk:
     is_unlogged: bool = True
     """Its loss is still to be logged. Of the gaps lost in one slice, only the first and one that is
     held are logged."""
+    leader_epoch: int | None = None
+    """The latest leader epoch that was known when it was lost."""
     rows: ClassVar[Any] = None
     row_count: ClassVar[int] = 0
     schema_ids: ClassVar[Mapping[int, int]] = MappingProxyType({})

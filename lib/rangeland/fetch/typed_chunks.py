@@ -133,6 +133,7 @@ class TypedChunks:
                 chunk.address,
                 chunk.offsets_are_bytes,
                 bytes_read=chunk.bytes_read,
+                leader_epoch=chunk.leader_epoch,
             )
         entries = entries_of(rows, chunk.until_offset, adjacent=chunk.offsets_are_bytes)
         lost = tuple(lost_offsets(partition, rows, entries, undecodable, action))

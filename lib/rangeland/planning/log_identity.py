@@ -30,7 +30,7 @@ from rangeland.planning.incarnation import (
 from rangeland.planning.intervals import subtract
 from rangeland.planning.lagging_ends import may_lag
 from rangeland.planning.plan import Plan
-from rangeland.planning.slice_receipt import Receipt
+from rangeland.planning.slice_receipt import Receipt, later_epoch
 
 Fingerprints = Mapping[Partition, int | None]
 """The checksum of one batch of each log; None for a log that has no complete one at its offset.
@@ -63,6 +63,9 @@ class LogEvidence:
     fingerprints: Fingerprints | None = None
     parts: tuple[PartRead, ...] = ()
     """The parts that were handed in earlier, by this driver or others."""
+    known_epochs: Mapping[Partition, int] = field(default_factory=dict)
+    """The latest leader epochs in which the logs were read. What a leader of an earlier epoch says
+    is out of date, even if it is the one that the plan names."""
 
 
 # --- judgements ---------------------------------------------------------------------------
@@ -147,7 +150,7 @@ def judge_logs(marks: Mapping[Partition, LogMark], evidence: LogEvidence) -> Log
     """Whether the logs with these marks are still the same. A log only counts as the same
     if there is evidence that it is."""
     leaders, absent = evidence.leaders, evidence.absent
-    unconfirmed = unconfirmed_partitions(marks, leaders)
+    unconfirmed = unconfirmed_partitions(marks, leaders, evidence.known_epochs)
     # A replica may be read although its broker, as a whole, did not list its partitions.
     served = {
         p: marks[p]
@@ -178,12 +181,38 @@ def _judge_survey(
             return Deleted(partition)
     if losses:
         return Changed({loss: survey.logs[loss.partition].leader.epoch for loss in losses})
+    for partition, log in sorted(survey.logs.items()):
+        if _is_deposed(log, evidence.known_epochs.get(partition)):
+            why = f"its leader of epoch {log.leader.epoch} answers, but it was read in a later one"
+            return Unconfirmed(partition, why)
     nameless = {p: log for p, log in survey.logs.items() if marks[p].topic_id is None}
-    if not nameless or evidence.fingerprints_before is None:
+    if evidence.fingerprints_before is None:
+        return _judge_replicas(marks, nameless)
+    if not nameless:
         return Unchanged()
     if (fingerprints := evidence.fingerprints) is None:
         return AskFingerprints({p: log.leader for p, log in nameless.items()})
     return _judge_bytes(nameless, evidence.fingerprints_before, fingerprints, evidence)
+
+
+def _is_deposed(log: LogState, known_epoch: int | None) -> bool:
+    """Whether the survey asked the leader of an earlier epoch than the known one. Epochs that were
+    read from the last batch of a log are not its leader's."""
+    epoch = log.leader.epoch
+    if epoch is None or known_epoch is None or log.epoch_is_read:
+        return False
+    return epoch < known_epoch
+
+
+def _judge_replicas(
+    marks: Mapping[Partition, LogMark], logs: Mapping[Partition, LogState]
+) -> FinalJudgement:
+    """The judgement of these logs if their bytes are not compared. A replica that ends before the
+    mark does not even have the records that were read."""
+    for partition, log in sorted(logs.items()):
+        if log.leader.is_replica and log.end_offset < marks[partition].until_offset:
+            return Unconfirmed(partition, "its leader is down, and the replica may lag")
+    return Unchanged()
 
 
 def _judge_bytes(
@@ -279,16 +308,32 @@ def _mark(until: int, topic_id: str | None, planned: LogMark | None) -> LogMark:
     return LogMark(until, topic_id, planned.epoch, is_later)
 
 
+def known_epochs_of(receipts: Iterable[Receipt]) -> dict[Partition, int]:
+    """The latest leader epochs that tasks knew of while they read."""
+    epochs: dict[Partition, int] = {}
+    for receipt in receipts:
+        epoch = later_epoch(receipt.leader_epoch, epochs.get(receipt.partition))
+        if epoch is not None:
+            epochs[receipt.partition] = epoch
+    return epochs
+
+
 def unconfirmed_partitions(
-    marks: Mapping[Partition, LogMark], leaders: Mapping[Partition, Leader]
+    marks: Mapping[Partition, LogMark],
+    leaders: Mapping[Partition, Leader],
+    known_epochs: Mapping[Partition, int],
 ) -> set[Partition]:
     """The partitions that metadata alone does not confirm: their topic id or leader epoch is
-    unknown or has changed."""
-    return {p for p, mark in marks.items() if not _is_the_same(mark, leaders.get(p))}
+    unknown or has changed, or they were read in a later epoch."""
+    return {
+        p
+        for p, mark in marks.items()
+        if not _is_the_same(mark, leaders.get(p), known_epochs.get(p, 0))
+    }
 
 
-def _is_the_same(mark: LogMark, leader: Leader | None) -> bool:
-    if leader is None or mark.topic_id is None or mark.epoch is None:
+def _is_the_same(mark: LogMark, leader: Leader | None, known_epoch: int) -> bool:
+    if leader is None or mark.topic_id is None or mark.epoch is None or mark.epoch < known_epoch:
         return False
     return (leader.topic_id, leader.epoch) == (mark.topic_id, mark.epoch)
 

@@ -35,6 +35,8 @@ class Receipt(OffsetInterval):
     """The bytes of the quarantined losses."""
     schema_ids: tuple[tuple[int, int], ...] = ()
     """How many values named each writer's schema."""
+    leader_epoch: int | None = None
+    """The latest leader epoch in which any of it was read or found lost; None if none is known."""
 
     @property
     def offsets_are_bytes(self) -> bool:
@@ -51,6 +53,11 @@ class Receipt(OffsetInterval):
 
     def losses_by(self, action: Action) -> tuple[DecidedLoss, ...]:
         return tuple(loss for loss in self.losses if loss.action is action)
+
+
+def later_epoch(epoch: int | None, other: int | None) -> int | None:
+    """The later of two leader epochs, of which either may be unknown."""
+    return max((e for e in (epoch, other) if e is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)

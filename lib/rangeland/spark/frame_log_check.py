@@ -8,12 +8,18 @@ leader epochs and ends only, since no fingerprint was taken when the plan was ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+import time
+from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from rangeland.connection.pool import ConnectionPool
+from rangeland.deadline import Deadline
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.model import Partition
+from rangeland.planning.incarnation import LogMark
+from rangeland.planning.lagging_ends import RESURVEY_POLL_S
 from rangeland.planning.log_identity import (
     Changed,
     Deleted,
@@ -22,39 +28,62 @@ from rangeland.planning.log_identity import (
     OtherBytes,
     Unchanged,
     Unconfirmed,
+    known_epochs_of,
     marks_of,
 )
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan
+from rangeland.planning.policy import Policy
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.survey.log_comparison import attempt_for_marks, judge_finally
 from rangeland.survey.wanted_partitions import UnknownTopic
+
+logger = logging.getLogger(__name__)
 
 NEW_PLAN = "load the frame again, or make a new plan"
 
 
 def check_logs_are_planned(plan: Plan, settings: ReadSettings, receipts: Iterable[Receipt]) -> None:
     """Asks brokers about the logs of these receipts. Raises RangeLost if a log was recreated or has
-    lost what was read from it, and Unreachable if no broker can say so for now."""
-    marks = marks_of(plan, receipts)
+    lost what was read from it. A broker that has just restarted may not answer, or not know its
+    topics yet, so they are asked again for as long as reading would wait; then Unreachable is
+    raised."""
+    receipts = list(receipts)
+    marks, known_epochs = marks_of(plan, receipts), known_epochs_of(receipts)
     if not marks:
         return
+    confirmed_by = Deadline(settings.cluster.no_progress_ms / 1000)
     with ConnectionPool(settings.cluster) as brokers:
-        numbered_per_broker = brokers.dialect.capabilities.numbered_per_broker
-        tolerates_missing = numbered_per_broker or settings.policy.tolerates_missing_leaders
-        attempt = attempt_for_marks(brokers, marks, tolerates_missing)
-        try:
-            attempt.find_leaders()
-            leaders, absent = attempt.partitions.reachable, attempt.partitions.absent
-            evidence = LogEvidence(leaders, absent, fingerprints_before=None)
-            judgement = judge_finally(brokers, marks, evidence, tolerates_missing)
-        except UnknownTopic as unknown:
-            raise _deleted_error(unknown.what) from unknown
-    if (error := _change_error(judgement)) is not None:
-        raise error
+        while (error := _change_error(brokers, marks, known_epochs, settings.policy)) is not None:
+            if not isinstance(error, Unreachable) or confirmed_by.has_passed:
+                raise error
+            logger.info("Checking the logs again after %g s: %s", RESURVEY_POLL_S, error.what)
+            time.sleep(RESURVEY_POLL_S)
 
 
-def _change_error(judgement: FinalJudgement) -> RangelandError | None:
+def _change_error(
+    brokers: ConnectionPool,
+    marks: Mapping[Partition, LogMark],
+    known_epochs: Mapping[Partition, int],
+    policy: Policy,
+) -> RangelandError | None:
+    """The error unless the logs with these marks are unchanged: Unreachable if asking again may
+    show that they are."""
+    numbered_per_broker = brokers.dialect.capabilities.numbered_per_broker
+    tolerates_missing = numbered_per_broker or policy.tolerates_missing_leaders
+    attempt = attempt_for_marks(brokers, marks, tolerates_missing, known_epochs)
+    try:
+        attempt.find_leaders()
+        leaders, absent = attempt.partitions.reachable, attempt.partitions.absent
+        evidence = LogEvidence(leaders, absent, fingerprints_before=None, known_epochs=known_epochs)
+        return _judgement_error(judge_finally(brokers, marks, evidence, tolerates_missing))
+    except UnknownTopic as unknown:
+        return _deleted_error(unknown.what)
+    except Unreachable as error:
+        return error
+
+
+def _judgement_error(judgement: FinalJudgement) -> RangelandError | None:
     match judgement:
         case Unchanged():
             return None

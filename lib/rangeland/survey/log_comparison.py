@@ -33,10 +33,14 @@ from rangeland.survey.survey_request import SurveyRequest
 
 
 def attempt_for_marks(
-    brokers: ConnectionPool, marks: Mapping[Partition, LogMark], tolerates_missing: bool
+    brokers: ConnectionPool,
+    marks: Mapping[Partition, LogMark],
+    tolerates_missing: bool,
+    known_epochs: Mapping[Partition, int] | None = None,
 ) -> SurveyAttempt:
-    """A survey of the logs with these marks, which has not asked anything yet."""
-    return SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing))
+    """A survey of the logs with these marks, which has not asked anything yet. ``known_epochs``:
+    the latest leader epochs in which they were read since."""
+    return SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing, known_epochs or {}))
 
 
 def judge_finally(
@@ -66,8 +70,8 @@ def _ask(
         case AskSurvey(uncertain):
             if evidence.survey is not None:
                 time.sleep(RESURVEY_POLL_S)
-            survey = take_survey(brokers, _request_for_marks(uncertain, tolerates_missing))
-            return replace(evidence, survey=survey)
+            request = _request_for_marks(uncertain, tolerates_missing, evidence.known_epochs)
+            return replace(evidence, survey=take_survey(brokers, request))
         case AskFingerprints(leaders):
             now = take_fingerprints(brokers, leaders, evidence.compared_at)
             return replace(evidence, fingerprints=now)
@@ -95,7 +99,9 @@ def take_fingerprints(
 
 
 def _request_for_marks(
-    marks: Mapping[Partition, LogMark], tolerates_missing: bool
+    marks: Mapping[Partition, LogMark],
+    tolerates_missing: bool,
+    known_epochs: Mapping[Partition, int],
 ) -> SurveyRequest:
     topics = tuple(sorted({p.topic for p in marks}))
     only: dict[str, list[int | str]] = {topic: [] for topic in topics}
@@ -106,5 +112,6 @@ def _request_for_marks(
         partitions=only,
         known=frozenset(topics),
         checkpoint=dict(marks),
+        known_epochs=known_epochs,
         tolerates_missing_leaders=tolerates_missing,
     )

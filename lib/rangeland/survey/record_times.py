@@ -12,12 +12,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, Gap, PartitionFetch
 from rangeland.errors import RangelandError
 from rangeland.model import Leader, Partition
 from rangeland.survey.batch_fetch import sample_batches
+
+
+class RecordTime(NamedTuple):
+    """The time of a record that was read. ``time_ms``: its timestamp, None if it has none."""
+
+    time_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +36,32 @@ class FirstRecord:
     leader: Leader
     from_offset: int
     until_offset: int
-    max_responses: int | None = None
-    """After how many responses without a record it is given up, if after any; each has at most
-    ``batch_fetch.SIZES``, or one larger batch."""
 
 
-class RecordTime(NamedTuple):
-    """The time of a record that was read. ``time_ms``: its timestamp, None if it has none."""
+@dataclass(frozen=True, slots=True)
+class LatestRecord:
+    """The record with the latest timestamp in ``[from_offset, until_offset)``, all of which has to
+    be read."""
 
-    time_ms: int | None
+    leader: Leader
+    from_offset: int
+    until_offset: int
+    max_responses: int
+    """After how many responses it is given up; each has at most ``batch_fetch.SIZES``, or one
+    larger batch."""
+    latest: RecordTime | None = None
+    """The latest one before ``from_offset``, if there is a record."""
 
 
-class NoRecordBefore(NamedTuple):
-    """Everything before ``offset`` was read, and contains no record."""
+WantedRecord = FirstRecord | LatestRecord
+
+
+class ReadBefore(NamedTuple):
+    """Everything before ``offset`` was read. ``latest``: the latest record in it, None if it has no
+    record; of a ``FirstRecord`` that was not found, always None."""
 
     offset: int
+    latest: RecordTime | None = None
 
 
 def first_times(
@@ -58,7 +78,7 @@ def first_times(
 
 
 def confirmed_times(
-    brokers: ConnectionPool, records: Mapping[Partition, FirstRecord]
+    brokers: ConnectionPool, records: Mapping[Partition, WantedRecord]
 ) -> dict[Partition, RecordTime | None]:
     """The times of these records; None if the entries up to ``until_offset`` were read and have no
     record. Records that could not be read, or were given up, are left out. A full response is empty
@@ -67,12 +87,12 @@ def confirmed_times(
     times: dict[Partition, RecordTime | None] = {}
     wanted = dict(records)
     while wanted:
-        rest: dict[Partition, FirstRecord] = {}
+        rest: dict[Partition, WantedRecord] = {}
         for p, x in _read_times(brokers, wanted).items():
             if isinstance(x, RecordTime):
                 times[p] = x
             elif x.offset >= wanted[p].until_offset:
-                times[p] = None
+                times[p] = x.latest
             elif (left := _after_response(wanted[p], x)) is not None:
                 rest[p] = left
         if rest == wanted:
@@ -81,20 +101,24 @@ def confirmed_times(
     return times
 
 
-def _after_response(wanted: FirstRecord, seen: NoRecordBefore) -> FirstRecord | None:
+def _after_response(wanted: WantedRecord, seen: ReadBefore) -> WantedRecord | None:
     """What is left to read; None if the record is given up."""
     if seen.offset == wanted.from_offset:
         return wanted
-    left = None if wanted.max_responses is None else wanted.max_responses - 1
-    return None if left == 0 else replace(wanted, from_offset=seen.offset, max_responses=left)
+    if isinstance(wanted, FirstRecord):
+        return replace(wanted, from_offset=seen.offset)
+    left = wanted.max_responses - 1
+    if left == 0:
+        return None
+    return replace(wanted, from_offset=seen.offset, max_responses=left, latest=seen.latest)
 
 
 def _read_times(
-    brokers: ConnectionPool, records: Mapping[Partition, FirstRecord]
-) -> dict[Partition, RecordTime | NoRecordBefore]:
+    brokers: ConnectionPool, records: Mapping[Partition, WantedRecord]
+) -> dict[Partition, RecordTime | ReadBefore]:
     """The times that responses show for these records. Records for which they show nothing are left
     out."""
-    without_record: dict[Partition, NoRecordBefore] = {}
+    unfinished: dict[Partition, ReadBefore] = {}
 
     def fetch_for(partition: Partition, size: int) -> PartitionFetch:
         record = records[partition]
@@ -106,34 +130,50 @@ def _read_times(
         match _time_in(brokers, fetched, records[partition]):
             case RecordTime() as time:
                 return {partition: time}
-            case NoRecordBefore() as nothing:
-                without_record[partition] = nothing  # a larger response may have one
+            case ReadBefore() as seen:
+                unfinished[partition] = seen  # a larger response may show more
         return {}
 
     leaders = {p: record.leader for p, record in records.items()}
     times = sample_batches(brokers, leaders, fetch_for, read_time)
-    return {**without_record, **times}
+    return {**unfinished, **times}
 
 
 def _time_in(
-    brokers: ConnectionPool, fetched: FetchedPartition, record: FirstRecord
-) -> RecordTime | NoRecordBefore | None:
+    brokers: ConnectionPool, fetched: FetchedPartition, record: WantedRecord
+) -> RecordTime | ReadBefore | None:
     """The time that a response shows for the record; None for an error, or if an entry is damaged
     or incomplete."""
     if fetched.meaning is not ErrorMeaning.OK:
         return None
     next_offset = record.from_offset
+    latest = record.latest if isinstance(record, LatestRecord) else None
     if fetched.is_empty:
         # A full response, a quota and slow remote storage look the same, so this proves nothing.
-        return NoRecordBefore(next_offset)
+        return ReadBefore(next_offset, latest)
     try:
         for chunk in brokers.dialect.decode_chunks(
             fetched.records, record.from_offset, record.until_offset
         ):
             next_offset = chunk.next_offset
-            if not isinstance(chunk, Gap) and chunk.batch is not None and chunk.batch.num_rows:
-                moment = chunk.batch.column("timestamp")[0].value
-                return RecordTime(None if moment is None else moment // 1000)
+            if isinstance(chunk, Gap) or chunk.batch is None or not chunk.batch.num_rows:
+                continue
+            moments = chunk.batch.column("timestamp")
+            if isinstance(record, FirstRecord):
+                return _record_time(moments[0])
+            latest = _later(latest, _record_time(pc.max(moments)))
     except RangelandError:
         return None
-    return NoRecordBefore(next_offset) if next_offset > record.from_offset else None
+    if latest is not None and next_offset >= record.until_offset:
+        return latest
+    return ReadBefore(next_offset, latest) if next_offset > record.from_offset else None
+
+
+def _record_time(moment: pa.Scalar) -> RecordTime:
+    return RecordTime(None if moment.value is None else moment.value // 1000)
+
+
+def _later(record: RecordTime | None, other: RecordTime) -> RecordTime:
+    if record is None or record.time_ms is None:
+        return other
+    return record if other.time_ms is None else max(record, other)

@@ -262,7 +262,9 @@ class SurveyAttempt:
         results |= corrected_times(pool, address, denied_logs(group, results), when)
         denied = denied_logs(group, results)
         wait = self._replication_wait
-        return results | contradicted_denials(pool, address, denied, when, isolation, wait)
+        return results | contradicted_denials(
+            pool, address, denied, when, isolation, wait, self._complete_by
+        )
 
     # --- epochs ---------------------------------------------------------------------------
 

@@ -32,6 +32,8 @@ class SurveyRequest:
     """The offsets at which landings ended."""
     checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
     """The offsets at which the job's last run ended."""
+    known_epochs: Mapping[Partition, int] = field(default_factory=dict)
+    """Later leader epochs than those of the checkpoint, in which the logs were read since."""
     landed: frozenset[Partition] = frozenset()
     """The partitions that were landed before, including those without a checkpoint, as far as the
     job's list of partitions has them. Some may be of topics that the job does not read."""

@@ -23,8 +23,10 @@ is replicated. If the latest record is still hidden then, the log is constantly 
 and a record near the end of its readable part is judged instead: the last offsets may be
 transaction markers, or aborted or compacted records, so more and more of them are read until one
 has a record: brokers return the bytes of aborted transactions, too, so reading ends after some of
-them. If none is found, the broker is asked again. If one is found and is early, that does not prove
-that no other record after the first one is late.
+them. Of few offsets, the first record is judged. Of many, the latest one is, since the first may be
+much earlier than all others. If none is found, or they cannot all be read, the broker is asked
+again. If one is found and is early, that does not prove that no other record after the first one is
+late.
 
 A log without timestamps, or with all of its records in remote storage, has no latest record either,
 and is judged without it. Brokers before 3.0 read ``MAX_TIMESTAMP`` as an ordinary time before all
@@ -39,12 +41,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rangeland.connection.pool import ConnectionPool
+from rangeland.deadline import Deadline
 from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.survey.broker_requests import ask_offsets
 from rangeland.survey.epoch_ends import log_ends
-from rangeland.survey.record_times import FirstRecord, RecordTime, confirmed_times
+from rangeland.survey.record_times import (
+    FirstRecord,
+    LatestRecord,
+    RecordTime,
+    WantedRecord,
+    confirmed_times,
+)
 
 UNREAD = OffsetResult(
     ErrorMeaning.RETRY,
@@ -62,7 +71,8 @@ OFFSETS_FROM_END = tuple(4**n for n in range(11))
 record there. The one that is found is at most about four times as far from the end as the last
 one."""
 NEAR_OFFSETS = 1024
-"""So many offsets are always read to the end."""
+"""Up to how many offsets from the end only the first record of a step is judged, however many
+bytes come before it."""
 FAR_RESPONSES = 8
 """How many responses, of 4 MiB each, are read of the offsets before those in one step: aborted
 transactions of some 40 MiB, or of a million records, hide no earlier record."""
@@ -100,7 +110,7 @@ class ReplicationWait:
 
 def judge_denial(
     log: DeniedLog, times: Mapping[int, RecordTime | None]
-) -> OffsetResult | FirstRecord | None:
+) -> OffsetResult | WantedRecord | None:
     """A better result, None if the broker is believed, or the record whose time must be known
     first. If the log has no record, the broker is believed. If its first record is late enough, the
     range begins there. Otherwise, the broker must be asked again if the record with the latest
@@ -132,17 +142,24 @@ def judge_denial(
 
 def _judge_near_end(
     log: DeniedLog, times: Mapping[int, RecordTime | None]
-) -> OffsetResult | FirstRecord | None:
-    """The judgement by the first record that is found near the end of a log."""
+) -> OffsetResult | WantedRecord | None:
+    """The judgement by the record that is found near the end of a log: the first one of the offsets
+    in a step, or the latest one if these are many."""
     until = log.end_offset
     for count in OFFSETS_FROM_END:
-        offset = max(log.start_offset, log.end_offset - count)
+        is_near = count <= NEAR_OFFSETS
+        # The first record of the log is early, but may be followed by later ones in this step.
+        first = log.start_offset if is_near else log.start_offset + 1
+        offset = max(first, log.end_offset - count)
         if offset not in times:
-            max_responses = None if count <= NEAR_OFFSETS else FAR_RESPONSES
-            return FirstRecord(log.leader, offset, until, max_responses)
+            if is_near:
+                return FirstRecord(log.leader, offset, until)
+            return LatestRecord(log.leader, offset, until, FAR_RESPONSES)
         if (record := times[offset]) is not None:
             late = OffsetResult(ErrorMeaning.RETRY, f"{CONTRADICTION} {offset} or later", None)
             return late if _is_late(log, record) else None
+        if offset == first:
+            return None
         until = offset  # nothing from here on has a record
     return UNREAD
 
@@ -170,6 +187,7 @@ def contradicted_denials(
     when: AtTime,
     isolation: Isolation,
     wait: ReplicationWait,
+    complete_by: Deadline,
 ) -> dict[Partition, OffsetResult]:
     """Other results for the logs that have a record at or after the time, and for those where that
     could not be checked now. ``denied``: logs in which the broker at ``address``, their leader,
@@ -206,7 +224,7 @@ def contradicted_denials(
             logs[p] = DeniedLog(
                 when.time_ms, leader, start.offset, end.offset, latest[p].offset, p in hidden
             )
-    return others | _judge(brokers, logs)
+    return others | _judge(brokers, logs, complete_by)
 
 
 def _latest_timestamps(
@@ -251,16 +269,20 @@ def _ask_latest(
 
 
 def _judge(
-    brokers: ConnectionPool, logs: Mapping[Partition, DeniedLog]
+    brokers: ConnectionPool, logs: Mapping[Partition, DeniedLog], complete_by: Deadline
 ) -> dict[Partition, OffsetResult]:
-    """Asks for times until all logs are judged. Logs whose broker is believed are left out."""
+    """Asks for times until all logs are judged. Logs whose broker is believed are left out. After
+    ``complete_by``, nothing is asked that takes many responses."""
     times: dict[Partition, dict[int, RecordTime | None]] = {p: {} for p in logs}
     results: dict[Partition, OffsetResult] = {}
     while times:
         judgements = {p: judge_denial(logs[p], known) for p, known in times.items()}
         results |= {p: x for p, x in judgements.items() if isinstance(x, OffsetResult)}
-        records = {p: x for p, x in judgements.items() if isinstance(x, FirstRecord)}
-        answers = confirmed_times(brokers, records)
+        records = {p: x for p, x in judgements.items() if isinstance(x, WantedRecord)}
+        in_time = records
+        if complete_by.has_passed:
+            in_time = {p: x for p, x in records.items() if isinstance(x, FirstRecord)}
+        answers = confirmed_times(brokers, in_time)
         results |= {p: UNREAD for p in records.keys() - answers.keys()}
         times = {p: {**times[p], records[p].from_offset: x} for p, x in answers.items()}
     return results

@@ -18,6 +18,7 @@ from rangeland.model import AbsentPartitions, Leader, Partition
 from rangeland.patterns import match_topics, matches
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.listed_partitions import is_read, names_in_topic
+from rangeland.planning.slice_receipt import later_epoch
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.wording import count_noun
 
@@ -131,25 +132,27 @@ def wanted_partitions(
     leaderless = {
         p: why
         for p, leader in partitions.items()
-        if (why := _why_unusable(leader, request.checkpoint.get(p)))
+        if (why := _why_unusable(leader, request.checkpoint.get(p), request.known_epochs.get(p)))
     }
     leaders = {p: leader for p, leader in partitions.items() if p not in leaderless}
     return WantedPartitions(leaders, leaderless, topics, absent)
 
 
-def _why_unusable(leader: Leader, mark: LogMark | None) -> str | None:
+def _why_unusable(leader: Leader, mark: LogMark | None, known_epoch: int | None) -> str | None:
     """Why a leader in a view cannot be asked; None if it can. Leader epochs only grow in a log, so
     metadata is stale if its leader's epoch is earlier than the one in which the last landing was
-    read: that broker may have different records. Without topic ids, it may also be another log."""
+    read, or one that is known since: that broker may have different records. Without topic ids, it
+    may also be another log."""
     if leader.address is None:
         return NO_LEADER
-    if mark is None or mark.epoch is None or leader.epoch is None or leader.epoch >= mark.epoch:
+    if mark is None or mark.topic_id is None or mark.topic_id != leader.topic_id:
         return None
-    if mark.topic_id is None or mark.topic_id != leader.topic_id:
+    known_epoch = later_epoch(mark.epoch, known_epoch)
+    if known_epoch is None or leader.epoch is None or leader.epoch >= known_epoch:
         return None
     return (
         f"the metadata is stale: it names {leader.address}, the leader of epoch {leader.epoch}, "
-        f"but epoch {mark.epoch} is already known"
+        f"but epoch {known_epoch} is already known"
     )
 
 

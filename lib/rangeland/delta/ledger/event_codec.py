@@ -77,6 +77,7 @@ class _SliceDocument:
     held: _StoredLoss | None = None
     quarantine_files: tuple[DataFile, ...] = ()
     schema_ids: tuple[tuple[int, int], ...] = ()
+    leader_epoch: int | None = None
 
     @staticmethod
     def of(receipt: Receipt) -> _SliceDocument:
@@ -96,6 +97,7 @@ class _SliceDocument:
             held=next(iter(held), None),
             quarantine_files=receipt.quarantine_files,
             schema_ids=receipt.schema_ids,
+            leader_epoch=receipt.leader_epoch,
         )
 
     def receipt(self, landed: RangeResult) -> Receipt:
@@ -122,6 +124,7 @@ class _SliceDocument:
             entry_span=self.entry_span,
             quarantine_files=self.quarantine_files,
             schema_ids=self.schema_ids,
+            leader_epoch=self.leader_epoch,
         )
 
 
@@ -254,6 +257,8 @@ def _slice_document(receipt: Receipt) -> Record:
     document = _DOCUMENTS.write(_SliceDocument.of(receipt))
     if not receipt.schema_ids:
         del document["schema_ids"]
+    if receipt.leader_epoch is None:
+        del document["leader_epoch"]
     return document
 
 

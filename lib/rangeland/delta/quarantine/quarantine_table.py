@@ -24,7 +24,7 @@ from rangeland.delta.table_metadata import AddedFile
 from rangeland.delta.table_schema.arrow_schema import schema_json
 from rangeland.delta.table_schema.schema_evolution import evolve_schema
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
-from rangeland.delta.transaction_log.table_commit import gone_files
+from rangeland.delta.transaction_log.table_commit import gone_files, missing_files
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.errors import StorageFailed
 from rangeland.loss import DamagedBytes, QuarantinedBytes, UndecodableRecords
@@ -71,9 +71,9 @@ class Quarantine:
         return gone_files(self.storage(), outcome.quarantine_files)
 
     def gone_named_files(self) -> tuple[str, ...]:
-        """The paths of files that the quarantine names and that are gone."""
+        """The paths of files that the quarantine names and that do not exist."""
         snapshot = self._delta.load(self.path)
-        return () if snapshot is None else gone_files(self.storage(), list(snapshot.files()))
+        return () if snapshot is None else missing_files(self.storage(), list(snapshot.files()))
 
     def commit(self, outcome: OutcomeEvent) -> None:
         """Commits an outcome's quarantine files, once; creates the table if it does not exist. The

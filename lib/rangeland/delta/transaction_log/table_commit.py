@@ -275,12 +275,24 @@ def _to_set(snapshot: Snapshot, properties: Mapping[str, str]) -> dict[str, str]
 
 def gone_files(table: StoreSettings, files: Sequence[DataFile | AddedFile]) -> tuple[str, ...]:
     """The paths, relative to the table, of files that are missing or whose size has changed."""
-    store, root = table.open()
-    paths = [f"{root}/{file.path}" for file in files]
-    with as_own_errors(root):
-        infos = store.get_file_info(paths)
     return tuple(
         file.path
-        for file, info in zip(files, infos, strict=True)
+        for file, info in zip(files, _infos(table, files), strict=True)
         if info.type != pafs.FileType.File or info.size != file.size_bytes
     )
+
+
+def missing_files(table: StoreSettings, files: Sequence[DataFile | AddedFile]) -> tuple[str, ...]:
+    """The paths, relative to the table, of files that are not there at all."""
+    return tuple(
+        file.path
+        for file, info in zip(files, _infos(table, files), strict=True)
+        if info.type == pafs.FileType.NotFound
+    )
+
+
+def _infos(table: StoreSettings, files: Sequence[DataFile | AddedFile]) -> Sequence[pafs.FileInfo]:
+    store, root = table.open()
+    with as_own_errors(root):
+        infos: Sequence[pafs.FileInfo] = store.get_file_info([f"{root}/{f.path}" for f in files])
+    return infos

@@ -37,6 +37,7 @@ from rangeland.planning.log_identity import (
     PartRead,
     Unchanged,
     Unconfirmed,
+    known_epochs_of,
     marks_of,
     offsets_to_compare,
 )
@@ -151,7 +152,8 @@ class FinalLogCheck:
         self, settings: ReadSettings, before: LogsBefore, receipts: Iterable[Receipt]
     ) -> FinalJudgement:
         """Whether the logs are as they were when the plan was made."""
-        marks = marks_of(before.plan, receipts)
+        receipts = list(receipts)
+        marks, known_epochs = marks_of(before.plan, receipts), known_epochs_of(receipts)
         if before.after is not None:
             marks = before.after.marks_since(marks)
         if not marks:
@@ -160,7 +162,9 @@ class FinalLogCheck:
             numbered_per_broker = brokers.dialect.capabilities.numbered_per_broker
             tolerates_missing = numbered_per_broker or settings.policy.tolerates_missing_leaders
             try:
-                evidence = self._evidence_of_metadata(brokers, before, marks, tolerates_missing)
+                evidence = self._evidence_of_metadata(
+                    brokers, before, marks, known_epochs, tolerates_missing
+                )
                 return judge_finally(brokers, marks, evidence, tolerates_missing)
             except UnknownTopic as error:
                 raise _unknown_log_error(error.what) from error
@@ -170,17 +174,23 @@ class FinalLogCheck:
         brokers: ConnectionPool,
         before: LogsBefore,
         marks: Mapping[Partition, LogMark],
+        known_epochs: Mapping[Partition, int],
         tolerates_missing: bool,
     ) -> LogEvidence:
         """The evidence from metadata. Raises Conflict if the metadata is another cluster's."""
-        attempt = attempt_for_marks(brokers, marks, tolerates_missing)
+        attempt = attempt_for_marks(brokers, marks, tolerates_missing, known_epochs)
         attempt.find_leaders()
         cluster = self._job.source.name_cluster(attempt.cluster())
         check_plan_is_of_cluster(before.plan, cluster, self._known_clusters)
         metadata = attempt.partitions
         offsets = _offsets_to_compare(brokers, before.plan)
         return LogEvidence(
-            metadata.reachable, metadata.absent, before.fingerprints, offsets, parts=before.parts
+            metadata.reachable,
+            metadata.absent,
+            before.fingerprints,
+            offsets,
+            parts=before.parts,
+            known_epochs=known_epochs,
         )
 
 
