@@ -82,7 +82,7 @@ def test_a_landing_is_tried_again_if_it_was_killed_or_says_so(
     operators = importlib.import_module(f"{PACKAGE}.operators")
     task = operators.RangelandBackfillOperator(job_file="o.yaml", from_bound="0", until_bound="1")
     with pytest.raises(TryAgain) as raised:
-        task.execute({})
+        task.execute({"ti": None})
     assert type(raised.value) is error
 
 
