@@ -257,10 +257,19 @@ def test_a_dry_run_has_nothing_to_report(capfd: pytest.CaptureFixture[str]) -> N
     assert "--dry-run and --lineage cannot be combined" in capfd.readouterr().err
 
 
+def find_nothing(name: str) -> None:
+    return None
+
+
+def find_broken_package(name: str) -> None:
+    raise RuntimeError("this package cannot be imported")
+
+
+@pytest.mark.parametrize("find_spec", [find_nothing, find_broken_package])
 def test_without_the_client_a_warning_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch,
+    find_spec: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lineage_client, "find_spec", lambda name: None)
+    monkeypatch.setattr(lineage_client, "find_spec", find_spec)
     progress = Warned()
     with lineage_settings(OPENLINEAGE_URL="http://127.0.0.1:1"):
         result = report_landing(JOB, progress, land)

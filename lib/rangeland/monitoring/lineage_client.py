@@ -64,11 +64,18 @@ def _check_file_can_be_written(path: Path) -> None:
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise UsageError(f"{name}: it cannot be written", do="name a file that can be written to")
     if not _is_installed():
-        raise UsageError(f"{name}: the OpenLineage client is not installed", do=f"run {INSTALL}")
+        raise UsageError(
+            f"{name}: the OpenLineage client is not installed, or cannot be imported",
+            do=f"run {INSTALL}",
+        )
 
 
 def _is_installed() -> bool:
-    return find_spec("openlineage") is not None and find_spec("openlineage.client") is not None
+    try:
+        return find_spec("openlineage") is not None and find_spec("openlineage.client") is not None
+    except Exception as error:  # The package is imported for the second, and may be another one.
+        logger.info("Failed to import the package openlineage: %s", type(error).__name__)
+        return False
 
 
 def may_be_configured(environment: Mapping[str, str]) -> bool:
@@ -93,7 +100,8 @@ def open_destinations() -> tuple[list[LineageDestination], str]:
         return [], ""
     if not _is_installed():
         return [], (
-            f"no OpenLineage events are sent: the client is not installed. Install it ({INSTALL}), "
+            "no OpenLineage events are sent: the client is not installed, or cannot be imported. "
+            f"Install it ({INSTALL}), "
             "or set OPENLINEAGE_DISABLED=true"
         )
     # Without a handler, Python would print the client's log to stderr.
