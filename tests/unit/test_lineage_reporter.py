@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,8 @@ import pyarrow as pa
 import pytest
 from openlineage.client.transport.http import HttpTransport
 
-from rangeland.cli import command_line
+from rangeland import run
+from rangeland.cli import command_line, landing_commands, repair_commands
 from rangeland.errors import Unreachable, UsageError
 from rangeland.fleet import fleet_run
 from rangeland.fleet.fleet_run import Fleet, NoJobsProgress, run_all
@@ -32,7 +34,7 @@ from rangeland.monitoring.lineage_reporter import (
     report_landing,
 )
 from rangeland.progress_events import NoProgress
-from rangeland.results import RunResult
+from rangeland.results import RedriveResult, RunResult
 from tests import sample_results as made
 from tests.lineage_schemas import check_event
 from tests.lineage_settings import lineage_settings
@@ -80,6 +82,14 @@ def fail(landing: LandingLineage) -> RunResult:
 
 def interrupt(landing: LandingLineage) -> RunResult:
     raise KeyboardInterrupt
+
+
+class WarnedOfMany(NoJobsProgress):
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.texts.append(text)
 
 
 # --- where they go ---------------------------------------------------------------------------
@@ -451,6 +461,70 @@ def test_each_table_of_many_has_its_own_run(monkeypatch: pytest.MonkeyPatch) -> 
         "b": ["START", "COMPLETE"],
     }
     assert len({event["run"]["runId"] for event in collector.events}) == 4
+
+
+def reviewed_job(name: str) -> TableJob:
+    reviewed: Any = SimpleNamespace(plan=None, unplanned_losses=())
+    return replace(table_job(name), reviewed=reviewed)
+
+
+@pytest.mark.parametrize("command", ["apply", "redrive"])
+def test_many_tables_wait_once_for_an_endpoint_that_does_not_answer(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def land_nothing(*arguments: Any, reporter: LineageReporter | None = None, **_: Any) -> Any:
+        reporters.append(reporter)
+        assert reporter is not None
+        return reporter.report(arguments[0], lambda landing: made.a_result())
+
+    reporters: list[LineageReporter | None] = []
+    monkeypatch.setattr(lineage_reporter, "WAIT_S", 1.0)
+    monkeypatch.setattr(run, command, land_nothing)
+    commands = {"apply": landing_commands.apply_command, "redrive": repair_commands.redrive_command}
+    work = commands[command]().work_for_many
+    assert work is not None
+    fleet = Fleet(tuple(map(reviewed_job, "abcdef")))
+    progress = WarnedOfMany()
+    with collecting(status=None) as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        began_at = time.monotonic()
+        result = work(fleet, None, progress, 1)
+        assert time.monotonic() - began_at < 4
+    (text,) = progress.texts
+    assert text.startswith("12 OpenLineage events could not be sent")
+    assert [job.result.warnings for job in result.jobs if job.result] == [(text,)] * 6
+    assert len(set(map(id, reporters))) == 1
+
+
+def test_the_result_of_a_redrive_has_the_warning() -> None:
+    def redrive(landing: LandingLineage) -> RedriveResult:
+        return RedriveResult("orders", "lake/orders", (), 0.0, made.a_result())
+
+    progress = Warned()
+    with lineage_settings(OPENLINEAGE_URL=SECRET):
+        done = report_landing(JOB, progress, redrive).done
+    assert done is not None
+    assert done.warnings == tuple(progress.texts) != ()
+
+
+def test_offsets_are_mirrored_before_events_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mirror(results: Any, *_: object) -> Any:
+        assert time.monotonic() - began_at < 1.5
+        return results
+
+    def open_job(table_job: TableJob, *_: object) -> Any:
+        return fleet_run.OpenedJob(table_job, opened_landing(), *[None] * 3)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(fleet_run, "open_job", open_job)
+    monkeypatch.setattr(fleet_run, "_announce_survey", lambda job: job)
+    monkeypatch.setattr(fleet_run, "land_plans", lambda context: made.a_result())
+    monkeypatch.setattr(fleet_run, "mirror_checkpoints", mirror)
+    monkeypatch.setattr(lineage_reporter, "WAIT_S", 2.0)
+    spark: Any = None
+    with collecting(status=None) as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        report_landing(JOB, NoProgress(), land)  # imports the client
+        began_at = time.monotonic()
+        result = run_all(Fleet((table_job("a"),)), spark, NoJobsProgress(), parallel=1)
+    assert "could not be sent" in result.jobs[0].result.warnings[0]  # type: ignore[union-attr]
 
 
 def test_tables_that_an_interruption_leaves_behind_are_aborted_once() -> None:

@@ -10,7 +10,6 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -21,7 +20,7 @@ from rangeland.job import Job
 from rangeland.landing.landing_context import LandingContext
 from rangeland.monitoring.lineage_client import WAIT_S, LineageDestination, open_destinations
 from rangeland.progress_events import Progress
-from rangeland.results import RunResult
+from rangeland.results import RunResult, add_warning
 from rangeland.spark.spark_errors import as_own_error
 
 if TYPE_CHECKING:
@@ -37,14 +36,20 @@ ABORT_S = 2.0
 logger = logging.getLogger(__name__)
 
 
-def report_landing(job: Job, progress: Progress, land: Callable[[LandingLineage], T]) -> T:
+def report_landing(
+    job: Job,
+    progress: Progress,
+    land: Callable[[LandingLineage], T],
+    reporter: LineageReporter | None = None,
+) -> T:
     """Calls ``land``, and returns its result once the events are sent. A warning about them goes to
-    ``progress`` and to the result."""
-    with LineageReporter(progress.warn) as reporter:
-        result = reporter.report(job, land)
-    if reporter.warning and isinstance(result, RunResult):
-        return replace(result, warnings=(*result.warnings, reporter.warning))
-    return result
+    ``progress`` and to the result. ``reporter``: that of a command with many landings, which sends
+    the events instead, and warns."""
+    if reporter is not None:
+        return reporter.report(job, land)
+    with LineageReporter(progress.warn) as own_reporter:
+        result = own_reporter.report(job, land)
+    return add_warning(result, own_reporter.warning)
 
 
 class LineageReporter:
