@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -359,6 +360,35 @@ def test_an_endpoint_that_does_not_answer_does_not_stall_a_landing(
     )
     assert result.warnings == (text,)
     assert len(Path("lineage.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_landing_keeps_its_result_if_the_wait_for_its_events_is_interrupted() -> None:
+    def land_and_interrupt(landing: LandingLineage) -> RunResult:
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        return land(landing)
+
+    progress = Warned()
+    began_at = time.monotonic()
+    with collecting(None) as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        result = report_landing(JOB, progress, land_and_interrupt)
+        assert time.monotonic() - began_at < 5
+    assert result.landed == made.a_result().landed
+    (text,) = result.warnings
+    assert progress.texts == [text]
+    assert text.startswith("2 OpenLineage events could not be sent")
+
+
+def test_an_interrupted_wait_after_an_error_is_an_interruption() -> None:
+    def fail_and_interrupt(landing: LandingLineage) -> RunResult:
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        return fail(landing)
+
+    with (
+        collecting(None) as collector,
+        lineage_settings(OPENLINEAGE_URL=collector.url),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        report_landing(JOB, NoProgress(), fail_and_interrupt)
 
 
 NO_RETRY = {"OPENLINEAGE__TRANSPORT__RETRY": '{"total": 0}'}

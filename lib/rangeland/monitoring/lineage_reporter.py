@@ -88,10 +88,20 @@ class LineageReporter:
             landing.abort()
         is_interrupted = error is not None and is_caused_by_interrupt(error)
         deadline_s = time.monotonic() + (ABORT_S if is_interrupted else WAIT_S)
-        failures = [destination.close(deadline_s) for destination in self._destinations]
+        try:
+            failures = self._close_destinations(deadline_s)
+        except KeyboardInterrupt:
+            if error is not None:
+                raise
+            # What has landed is to be told all the same: only the wait ends.
+            failures = self._close_destinations(time.monotonic())
         self.warning = ". ".join(text for text in (self.warning, *failures) if text)
         if self.warning:
             self._warn(self.warning)
+
+    def _close_destinations(self, deadline_s: float) -> list[str]:
+        """Waits until this moment at most. Returns a warning, or an empty text, for each."""
+        return [destination.close(deadline_s) for destination in self._destinations]
 
     def report(self, job: Job, land: Callable[[LandingLineage], T]) -> T:
         """Calls ``land``, reports how it began and how it ended, and returns its result."""
