@@ -12,6 +12,7 @@ import pytest
 from openlineage.client.serde import Serde
 
 from rangeland.delta.stores.table_path import TablePath
+from rangeland.delta.table_schema.arrow_schema import schema_json
 from rangeland.errors import Unreachable
 from rangeland.job import Job
 from rangeland.job.job_text import parse_job_text
@@ -37,7 +38,9 @@ from tests.lineage_schemas import check_event, facets_of
 AT = datetime(2026, 1, 31, 6, 0, 0, 123_000, tzinfo=UTC)
 RUN_ID = "01a21dcd-fde0-70b6-89d3-b6f6de95834e"
 PARENT_ID = "01a21dcd-0000-70b6-89d3-b6f6de95834e"
-TABLE = LandedTable(DatasetName("s3://lake", "orders"), None, pa.schema([("a", pa.int64())]))
+TABLE = LandedTable(
+    DatasetName("s3://lake", "orders"), None, schema_json(pa.schema([("a", pa.int64())]))
+)
 
 
 def job_of(source: str, table: str = "s3a://lake/orders") -> Job:
@@ -175,7 +178,7 @@ def test_columns_have_the_names_of_spark_s_types() -> None:
             ("headers", pa.list_(pa.struct([("key", pa.string())]))),
         ]
     )
-    event = completed(made.a_result(), replace(TABLE, row_schema=schema))
+    event = completed(made.a_result(), replace(TABLE, schema_json=schema_json(schema)))
     offset, tags, headers = event["outputs"][0]["facets"]["schema"]["fields"]
     assert offset == {"name": "offset", "type": "long", "fields": []}
     assert [(f["name"], f["type"]) for f in tags["fields"]] == [

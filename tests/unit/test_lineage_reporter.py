@@ -21,7 +21,8 @@ from openlineage.client.transport.http import HttpTransport
 
 from rangeland import run
 from rangeland.cli import command_line, landing_commands, repair_commands
-from rangeland.errors import Unreachable, UsageError
+from rangeland.delta.table_schema.arrow_schema import schema_json
+from rangeland.errors import TableRefused, Unreachable, UsageError
 from rangeland.fleet import fleet_run
 from rangeland.fleet.fleet_run import Fleet, NoJobsProgress, run_all
 from rangeland.fleet.table_job import TableJob
@@ -64,9 +65,17 @@ class Warned(NoProgress):
         self.texts.append(text)
 
 
-def opened_landing() -> Any:
-    location = SimpleNamespace(path="file:/lake/orders", name="lake/orders")
-    target = SimpleNamespace(table=SimpleNamespace(location=location))
+def snapshot_of(version: int, *columns: str) -> Any:
+    """A table in this version, with these columns besides the offset."""
+    schema = pa.schema([("offset", pa.int64()), *((name, pa.string()) for name in columns)])
+    return SimpleNamespace(version=version, schema_json=schema_json(schema))
+
+
+def opened_landing(snapshot: Any = None, newest: Any = None) -> Any:
+    """A landing in a table of which this was read, and of which this is the newest version."""
+    newest = newest or snapshot or snapshot_of(34)
+    location = SimpleNamespace(path="file:/lake/orders", name="lake/orders", load=lambda: newest)
+    target = SimpleNamespace(table=SimpleNamespace(location=location, snapshot=snapshot))
     spark = SimpleNamespace(version="4.2.0")
     columns = pa.schema([("offset", pa.int64())])
     return SimpleNamespace(job=JOB, target=target, spark=spark, row_schema=columns)
@@ -119,6 +128,47 @@ def test_a_landing_has_a_start_and_one_end(
     assert collector.paths == ["/api/v1/lineage"] * 2
     for event in collector.events:
         check_event(event)
+
+
+def columns_in(event: dict[str, Any]) -> list[str]:
+    (output,) = event["outputs"]
+    return [field["name"] for field in output["facets"].get("schema", {"fields": []})["fields"]]
+
+
+@pytest.mark.parametrize(
+    ("opened", "columns"),
+    [
+        (opened_landing(snapshot_of(34, "date")), ["offset", "date"]),
+        (opened_landing(snapshot_of(33, "date"), snapshot_of(34, "date", "note")),
+         ["offset", "date", "note"]),
+        (opened_landing(None, snapshot_of(34, "date")), ["offset", "date"]),
+    ],
+)  # fmt: skip
+def test_the_columns_of_a_landing_are_those_of_the_table(opened: Any, columns: list[str]) -> None:
+    def land(landing: LandingLineage) -> RunResult:
+        landing.note_opened(opened)
+        return made.a_result()
+
+    with collecting() as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        report_landing(JOB, NoProgress(), land)
+    assert columns_in(collector.events[1]) == columns
+
+
+def test_a_failure_and_a_table_that_does_not_exist_have_no_columns() -> None:
+    def refuse(landing: LandingLineage) -> RunResult:
+        landing.note_opened(opened_landing(snapshot_of(33, "date")))
+        raise TableRefused("the table lacks the column headers")
+
+    def find_nothing_to_land(landing: LandingLineage) -> RunResult:
+        landing.note_opened(opened_landing(None))
+        return replace(made.a_result([], state="nothing"), table_version=None)
+
+    with collecting() as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        with pytest.raises(TableRefused):
+            report_landing(JOB, NoProgress(), refuse)
+        report_landing(JOB, NoProgress(), find_nothing_to_land)
+    assert [state for state, _ in collector.states] == ["START", "FAIL", "START", "COMPLETE"]
+    assert [columns_in(event) for event in collector.events[1::2]] == [[], []]
 
 
 def test_an_error_that_an_interruption_caused_is_an_abort() -> None:

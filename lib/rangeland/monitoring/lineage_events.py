@@ -2,7 +2,7 @@
 
 Imported only if events are sent: importing the client takes half a second. An event states what was
 seen, and leaves out the rest: only the event of a landing that has succeeded contains offsets,
-statistics and the table's version.
+statistics, and the version and the columns of the table.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Any
 
 import attr
-import pyarrow as pa
 from openlineage.client import event_v2 as event
 from openlineage.client.constants import DEFAULT_NAMESPACE_NAME
 from openlineage.client.facet_v2 import (
@@ -36,7 +35,7 @@ from openlineage.client.uuid import generate_new_uuid
 
 from rangeland import __version__
 from rangeland.delta.stores.table_path import TablePath
-from rangeland.delta.table_schema.arrow_schema import delta_field
+from rangeland.delta.table_schema.arrow_schema import fields_of
 from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.planning.slice_receipt import RangeResult
@@ -80,11 +79,11 @@ class DatasetName:
 @dataclass(frozen=True, slots=True)
 class LandedTable:
     """What is known of the table that a command lands in. ``symlink`` is its name in a catalog, if
-    that is known; ``row_schema`` has the columns of the landed rows, once the table was read."""
+    that is known; ``schema_json`` has the table's own columns after a landing, as Delta's JSON."""
 
     name: DatasetName
     symlink: DatasetName | None = None
-    row_schema: pa.Schema | None = None
+    schema_json: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,8 +298,8 @@ def _output(table: LandedTable, result: RunResult | None = None) -> event.Output
     facets: dict[str, DatasetFacet] = {
         "storage": storage_dataset.StorageDatasetFacet("delta", "parquet", producer=PRODUCER)
     }
-    if table.row_schema is not None:
-        fields = [_field(delta_field(field)) for field in table.row_schema]
+    if table.schema_json:
+        fields = [_field(field) for field in fields_of(table.schema_json)]
         facets["schema"] = schema_dataset.SchemaDatasetFacet(fields, producer=PRODUCER)
     if table.symlink is not None:
         link = symlinks_dataset.Identifier(table.symlink.namespace, table.symlink.name, "TABLE")
@@ -334,6 +333,6 @@ def _field(field: Mapping[str, Any]) -> schema_dataset.SchemaDatasetFacetFields:
     elif kind["type"] == "map":
         inner = [{"name": n, "type": kind[f"{n}Type"]} for n in ("key", "value")]
     else:
-        inner = kind["fields"]
+        inner = kind.get("fields", [])  # Other types, such as user-defined ones, have none.
     fields = [_field(one) for one in inner]
     return schema_dataset.SchemaDatasetFacetFields(field["name"], kind["type"], fields=fields)

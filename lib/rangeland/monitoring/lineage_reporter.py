@@ -10,6 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -188,8 +189,12 @@ class LandingLineage:
         context = self._context
         if self._table is None and context is not None:  # It has been created in a catalog.
             self._table = self._reporter.made(lambda: _table_of(context))
-        known = (self._table, self._spark_version)
-        self._reporter.send(lambda at: events.complete(at, result, *known))
+        table = self._table
+        if table is not None and context is not None:
+            version = result.table_version
+            columns = self._reporter.made(lambda: _schema_of(context, version)) or ""
+            table = replace(table, schema_json=columns)
+        self._reporter.send(lambda at: events.complete(at, result, table, self._spark_version))
 
     def fail(self, error: BaseException) -> None:
         """Reports an error, or an interruption."""
@@ -224,4 +229,14 @@ def _table_of(context: LandingContext) -> LandedTable | None:
         conf = {name: str(settings.get(name)) for name in names}
         conf[metastore] = settings.get(metastore, "") or ""
         symlink = catalog_symlink(location.name, path, conf)
-    return LandedTable(table_name(path), symlink, context.row_schema)
+    return LandedTable(table_name(path), symlink)
+
+
+def _schema_of(context: LandingContext, version: int | None) -> str:
+    """The table's columns, as Delta's JSON, in this version or a later one; empty if there is no
+    table."""
+    table = context.target.table
+    snapshot = table.snapshot
+    if version is not None and (snapshot is None or snapshot.version < version):
+        snapshot = table.location.load()
+    return "" if snapshot is None else snapshot.schema_json
