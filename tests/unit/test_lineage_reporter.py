@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -358,12 +359,54 @@ def test_a_configuration_that_the_client_refuses_is_a_warning(variables: dict[st
     assert SECRET not in text
 
 
-def test_a_configuration_that_is_refused_does_not_fail_a_run_with_a_file() -> None:
-    Path("openlineage.yml").write_text("facets: {no_such: 1}")
+@pytest.mark.parametrize("text", ["facets: {no_such: 1}", "[a, b]"])
+def test_a_configuration_that_is_refused_does_not_keep_events_from_the_file(text: str) -> None:
+    Path("openlineage.yml").write_text(text)
     progress = Warned()
     with lineage_file(Path("lineage.jsonl")):
         assert report_landing(JOB, progress, land).landed == made.a_result().landed
-    assert "refuses its configuration" in progress.texts[0]
+    (warning,) = progress.texts
+    assert "refuses its configuration" in warning
+    lines = Path("lineage.jsonl").read_text().splitlines()
+    assert [json.loads(line)["eventType"] for line in lines] == ["START", "COMPLETE"]
+
+
+def test_a_configuration_that_is_no_yaml_is_a_warning() -> None:
+    Path("openlineage.yml").write_text(f"transport:\n  type: {SECRET}\n url: http://h:1\n")
+    progress = Warned()
+    report_landing(JOB, progress, land)
+    (text,) = progress.texts
+    assert "openlineage.yml cannot be read" in text
+    assert "line 3" in text
+    assert SECRET not in text
+
+
+def test_a_configuration_that_is_no_yaml_leaves_what_variables_say() -> None:
+    Path("openlineage.yml").write_text("transport: [")
+    progress = Warned()
+    with collecting() as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        report_landing(JOB, progress, land)
+    assert [state for state, _ in collector.states] == ["START", "COMPLETE"]
+    assert "openlineage.yml cannot be read" in progress.texts[0]
+
+
+def test_a_configuration_that_is_named_but_not_there_is_a_warning() -> None:
+    progress = Warned()
+    with lineage_settings(OPENLINEAGE_CONFIG="not-there.yml"):
+        report_landing(JOB, progress, land)
+    (text,) = progress.texts
+    assert "OPENLINEAGE_CONFIG" in text
+    assert "not-there.yml" in text
+    with lineage_settings(OPENLINEAGE_CONFIG="not-there.yml", OPENLINEAGE_DISABLED="true"):
+        report_landing(JOB, progress, land)
+    assert progress.texts == [text]
+
+
+def test_a_configuration_without_a_transport_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    Path("openlineage.yml").write_text("tansport: {type: http, url: 'http://h:1'}")
+    with caplog.at_level(logging.INFO, "rangeland"):
+        report_landing(JOB, NoProgress(), land)
+    assert "names no transport" in caplog.text
 
 
 def test_a_client_without_what_events_need_does_not_fail_a_run(
@@ -477,6 +520,65 @@ def test_the_event_after_a_failure_is_tried() -> None:
         report_landing(JOB, progress, recover)
     assert [state for state, _ in collector.states] == ["START", "COMPLETE"]
     assert progress.texts[0].startswith("1 OpenLineage event could not be sent")
+
+
+PARTS = """
+transport:
+  type: composite
+  transports:
+    - {{type: http, url: "http://me:{secret}@127.0.0.1:1", retry: {{total: 0}}}}
+    - {{type: file, log_file_path: events.jsonl, append: true}}
+"""
+
+
+def test_a_transport_of_several_of_which_one_fails_is_a_warning() -> None:
+    Path("openlineage.yml").write_text(PARTS.format(secret=SECRET))
+    progress = Warned()
+    report_landing(JOB, progress, land)
+    assert len(Path("events.jsonl").read_text().splitlines()) == 2
+    (text,) = progress.texts
+    assert text.startswith("OpenLineage events may not have been sent to the transport composite")
+    assert SECRET not in text
+
+
+def test_a_transport_that_only_replaces_another_is_no_warning() -> None:
+    config = PARTS.format(secret=SECRET) + "  continue_on_success: false\n"
+    Path("openlineage.yml").write_text(config)
+    progress = Warned()
+    report_landing(JOB, progress, land)
+    assert len(Path("events.jsonl").read_text().splitlines()) == 2
+    assert progress.texts == []
+
+
+@pytest.mark.parametrize("status", [None, 400])
+def test_what_a_transport_has_not_sent_in_the_background_is_a_warning(
+    status: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lineage_reporter, "WAIT_S", 2.0)
+    monkeypatch.setattr(lineage_client, "WAIT_S", 1.0)
+    progress = Warned()
+    with collecting(status) as collector:
+        transport = {
+            "OPENLINEAGE__TRANSPORT__TYPE": "async_http",
+            "OPENLINEAGE__TRANSPORT__URL": collector.url,
+        }
+        with lineage_settings(**transport, **NO_RETRY):
+            report_landing(JOB, progress, land)
+    (text,) = progress.texts
+    assert text.startswith(f"OpenLineage events may not have been sent to {collector.url}")
+    assert "What has landed is not affected" in text
+
+
+def test_the_client_s_log_has_one_handler_however_often_it_is_used() -> None:
+    with collecting() as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        report_landing(JOB, NoProgress(), land)
+        count = len(logging.getLogger("openlineage").handlers)
+        report_landing(JOB, NoProgress(), land)
+    assert len(logging.getLogger("openlineage").handlers) == count
+
+
+def test_a_reason_that_is_not_known_does_not_point_to_a_log() -> None:
+    assert lineage_client.failure_reason(ValueError(SECRET)) == "ValueError"
 
 
 def test_an_event_that_cannot_be_made_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

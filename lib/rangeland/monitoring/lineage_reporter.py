@@ -61,13 +61,14 @@ class LineageReporter:
     def __init__(self, warn: Callable[[str], None]) -> None:
         self.warning = ""
         self._warn = warn
+        self._warnings: list[str] = []
         self._destinations: list[LineageDestination] = []
         self._parent: ParentRunFacet | None = None
         self._running: set[LandingLineage] = set()
         self._lock = Lock()
 
     def __enter__(self) -> Self:
-        self._destinations, self.warning = open_destinations()
+        self._destinations, self._warnings = open_destinations()
         if self._destinations:
             self._parent = self.made(self._find_parent)
         return self
@@ -78,7 +79,7 @@ class LineageReporter:
         try:
             return parent_facet(os.environ)
         except ValueError:
-            self.warning = (
+            self._warnings.append(
                 "the OpenLineage events name no parent: OPENLINEAGE_PARENT_ID or "
                 "OPENLINEAGE_ROOT_PARENT_ID is not NAMESPACE/JOB/RUN_ID"
             )
@@ -96,7 +97,8 @@ class LineageReporter:
                 raise
             # What has landed is to be told all the same: only the wait ends.
             failures = self._close_destinations(time.monotonic())
-        self.warning = ". ".join(text for text in (self.warning, *failures) if text)
+        texts = (text for text in (*self._warnings, *failures) if text)
+        self.warning = ". ".join(dict.fromkeys(texts))
         if self.warning:
             self._warn(self.warning)
 
@@ -155,7 +157,9 @@ class LineageReporter:
         try:
             return make()
         except Exception as error:  # Whatever it is, the landing goes on.
-            self.warning = f"an OpenLineage event could not be made ({type(error).__name__})"
+            self._warnings.append(
+                f"an OpenLineage event could not be made ({type(error).__name__})"
+            )
             logger.info("Failed to make an OpenLineage event", exc_info=error)
             return None
 
