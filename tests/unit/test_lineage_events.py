@@ -225,11 +225,21 @@ def test_topics_are_named_by_the_first_server(source: str, namespace: str) -> No
     assert lineage_job(job_of(source)).source == namespace
 
 
-@pytest.mark.parametrize("table", ["lake/orders", "/lake/orders", "main.lake.orders"])
+@pytest.mark.parametrize(
+    "table",
+    ["lake/orders", "/lake/orders", "main.lake.orders", "hdfs:///lake/orders", "hdfs:/lake/orders"],
+)
 def test_a_location_that_only_spark_knows_is_not_guessed(table: str) -> None:
     job = lineage_job(job_of("servers: ['b:1'], topics: [t]", table))
     assert job.table is None
     assert document_of(LandingEvents(RUN_ID, job, "n").start(AT))["outputs"] == []
+
+
+@pytest.mark.parametrize("table", ["file:///lake/orders", "hdfs://name:8020/lake/orders"])
+def test_a_complete_location_is_known_before_the_table_is_opened(table: str) -> None:
+    job = lineage_job(job_of("servers: ['b:1'], topics: [t]", table))
+    assert job.table is not None
+    assert job.table.name == table_name(TablePath.parse(table))
 
 
 HIVE = {

@@ -100,8 +100,12 @@ class LineageJob:
 
 
 def lineage_job(job: Job) -> LineageJob:
-    path = None if job.sink.is_catalog_name else TablePath.parse(job.sink.table)
-    table = LandedTable(table_name(path)) if path is not None and path.scheme else None
+    table = None
+    if not job.sink.is_catalog_name:
+        path = TablePath.parse(job.sink.table)
+        # Spark completes other paths with the file system that it is configured for.
+        if path.scheme == "file" or path.authority:
+            table = LandedTable(table_name(path))
     return LineageJob(job.name_with_topic, _source_namespace(job), job.source.topics, table)
 
 
