@@ -19,6 +19,7 @@ from rangeland.job.job_text import parse_job_text
 from rangeland.job.topic_tables import job_of_topic
 from rangeland.model import Counts, Partition, Range
 from rangeland.monitoring.lineage_events import (
+    CURRENT_CATALOG,
     OFFSET_RANGES,
     DatasetName,
     LandedTable,
@@ -244,7 +245,7 @@ def test_a_complete_location_is_known_before_the_table_is_opened(table: str) -> 
 
 HIVE = {
     "spark.sql.catalogImplementation": "hive",
-    "spark.hadoop.hive.metastore.uris": "thrift://meta:9083,thrift://other:9083",
+    "hive.metastore.uris": "thrift://meta:9083,thrift://other:9083",
     "spark.sql.warehouse.dir": "file:/warehouse",
 }
 MEMORY = {**HIVE, "spark.sql.catalogImplementation": "in-memory"}
@@ -260,6 +261,13 @@ MEMORY = {**HIVE, "spark.sql.catalogImplementation": "in-memory"}
         ("db.t", "s3a://b/t", MEMORY, None),
         ("unity.db.t", "s3a://b/t", HIVE, None),
         ("db.t", "file:/t", {}, None),
+        ("db.t", "s3a://b/t", {**HIVE, CURRENT_CATALOG: "unity"}, None),
+        (
+            "spark_catalog.db.t",
+            "s3a://b/t",
+            {**HIVE, CURRENT_CATALOG: "unity"},
+            DatasetName("hive://meta:9083", "db.t"),
+        ),
     ],
 )
 def test_a_table_in_spark_s_catalog_has_its_name_there_too(

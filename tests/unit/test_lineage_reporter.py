@@ -28,7 +28,7 @@ from rangeland.fleet import fleet_run
 from rangeland.fleet.fleet_run import Fleet, NoJobsProgress, run_all
 from rangeland.fleet.table_job import TableJob
 from rangeland.fleet.topic_jobs import FailedFile
-from rangeland.job import Job
+from rangeland.job import Job, Sink
 from rangeland.monitoring import lineage_client, lineage_reporter
 from rangeland.monitoring.lineage_client import lineage_file, may_be_configured
 from rangeland.monitoring.lineage_reporter import (
@@ -153,6 +153,34 @@ def test_the_columns_of_a_landing_are_those_of_the_table(opened: Any, columns: l
     with collecting() as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
         report_landing(JOB, NoProgress(), land)
     assert columns_in(collector.events[1]) == columns
+
+
+def test_the_metastore_is_that_of_the_hadoop_configuration() -> None:
+    job = JOB.model_copy(update={"sink": Sink(table="db.orders")})
+    # Nothing in Spark's own settings, as with a hive-site.xml.
+    hadoop = {"hive.metastore.uris": "thrift://meta:9083"}
+    conf = {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.sql.warehouse.dir": "file:/warehouse",
+    }
+    context = opened_landing(snapshot_of(34))
+    context.job = job
+    context.target.table.location.name = "db.orders"
+    context.spark = SimpleNamespace(
+        version="4.2.0",
+        conf=conf,
+        catalog=SimpleNamespace(currentCatalog=lambda: "spark_catalog"),
+        sparkContext=SimpleNamespace(_jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop)),
+    )
+
+    def land(landing: LandingLineage) -> RunResult:
+        landing.note_opened(context)
+        return made.a_result()
+
+    with collecting() as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        report_landing(job, NoProgress(), land)
+    (link,) = collector.events[1]["outputs"][0]["facets"]["symlinks"]["identifiers"]
+    assert (link["namespace"], link["name"]) == ("hive://meta:9083", "db.orders")
 
 
 def test_a_failure_and_a_table_that_does_not_exist_have_no_columns() -> None:

@@ -51,6 +51,13 @@ SCHEMA_URL = (
 """Names the schema that is shipped beside this module, as ``offset_ranges_facet.json``."""
 OFFSET_RANGES = "rangeland_offsetRanges"
 
+SPARK_CATALOG = "spark_catalog"
+CURRENT_CATALOG = "current catalog"
+METASTORE = "hive.metastore.uris"
+"""A setting of Hadoop, which a ``hive-site.xml`` may have."""
+CATALOG_SETTINGS = ("spark.sql.catalogImplementation", "spark.sql.warehouse.dir")
+"""Settings of Spark that always have a value."""
+
 _OBJECT_STORES = dict(s3="s3", s3a="s3", s3n="s3", gs="gs", abfs="abfss", abfss="abfss")
 
 
@@ -132,11 +139,13 @@ def table_name(path: TablePath) -> DatasetName:
 def catalog_symlink(table: str, path: TablePath, conf: Mapping[str, str]) -> DatasetName | None:
     """The name of a table in Spark's own catalog: below the Hive metastore, or below the warehouse
     if the table is in it. ``table``: ``schema.table`` or ``catalog.schema.table``; None for other
-    catalogs. ``conf``: Spark's settings."""
+    catalogs. ``conf``: the settings of ``CATALOG_SETTINGS`` and ``METASTORE``, and
+    the ``CURRENT_CATALOG``."""
     *catalog, schema, name = parts_of(table)
-    if catalog not in ([], ["spark_catalog"]):
+    current = conf.get(CURRENT_CATALOG, SPARK_CATALOG)
+    if (catalog or [current]) != [SPARK_CATALOG]:
         return None
-    metastore = conf.get("spark.hadoop.hive.metastore.uris", "").split(",")[0]
+    metastore = conf.get(METASTORE, "").split(",")[0]
     if conf.get("spark.sql.catalogImplementation") == "hive" and metastore:
         return DatasetName(f"hive://{TablePath.parse(metastore).authority}", f"{schema}.{name}")
     warehouse = TablePath.parse(conf.get("spark.sql.warehouse.dir", ""))

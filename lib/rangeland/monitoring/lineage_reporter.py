@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Lock
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import RangelandError, is_caused_by_interrupt
@@ -226,14 +226,18 @@ def _table_of(context: LandingContext) -> LandedTable | None:
     symlink = None
     if context.job.sink.is_catalog_name:
         # Only then: without a name in a catalog, there may be no session yet, and none is needed.
-        # The first two always have a value.
-        names = ("spark.sql.catalogImplementation", "spark.sql.warehouse.dir")
-        metastore = "spark.hadoop.hive.metastore.uris"
-        settings = context.spark.conf
-        conf = {name: str(settings.get(name)) for name in names}
-        conf[metastore] = settings.get(metastore, "") or ""
-        symlink = catalog_symlink(location.name, path, conf)
+        symlink = catalog_symlink(location.name, path, _catalog_conf(context.spark))
     return LandedTable(table_name(path), symlink)
+
+
+def _catalog_conf(spark: Any) -> dict[str, str]:
+    """What ``catalog_symlink`` needs to know of a session."""
+    from rangeland.monitoring.lineage_events import CATALOG_SETTINGS, CURRENT_CATALOG, METASTORE
+
+    conf = {name: str(spark.conf.get(name)) for name in CATALOG_SETTINGS}
+    conf[METASTORE] = spark.sparkContext._jsc.hadoopConfiguration().get(METASTORE) or ""
+    conf[CURRENT_CATALOG] = str(spark.catalog.currentCatalog())
+    return conf
 
 
 def _schema_of(context: LandingContext, version: int | None) -> str:
