@@ -23,7 +23,7 @@ from openlineage.client.transport.http import HttpTransport
 from rangeland import run
 from rangeland.cli import command_line, landing_commands, repair_commands
 from rangeland.delta.table_schema.arrow_schema import schema_json
-from rangeland.errors import TableRefused, Unreachable, UsageError
+from rangeland.errors import Bug, TableRefused, Unreachable, UsageError
 from rangeland.fleet import fleet_run
 from rangeland.fleet.fleet_run import Fleet, NoJobsProgress, run_all
 from rangeland.fleet.table_job import TableJob
@@ -38,6 +38,7 @@ from rangeland.monitoring.lineage_reporter import (
 )
 from rangeland.progress_events import NoProgress
 from rangeland.results import RedriveResult, RunResult
+from rangeland.testing import demo
 from tests import sample_results as made
 from tests.lineage_schemas import check_event
 from tests.lineage_settings import lineage_settings
@@ -241,6 +242,26 @@ def test_the_file_is_that_of_one_command() -> None:
         pass
     report_landing(JOB, NoProgress(), land)
     assert not Path("lineage.jsonl").exists()
+
+
+def test_the_demo_sends_no_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell_story(*_: object) -> None:
+        report_landing(JOB, NoProgress(), land)
+        raise Bug("the story has ended")
+
+    def nothing(*_: object) -> Any:
+        return SimpleNamespace(close=lambda: None)
+
+    for name in ("find_java", "library", "KafkaCluster"):
+        monkeypatch.setattr(demo, name, nothing)
+    monkeypatch.setattr(demo, "_tell_story", tell_story)
+    output: Any = SimpleNamespace(quiet=True, json=False, stdout=sys.stdout)
+    with collecting() as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        with pytest.raises(Bug):
+            demo.show(output, 1_000, keep=False)
+        assert collector.events == []
+        report_landing(JOB, NoProgress(), land)
+    assert len(collector.events) == 2
 
 
 def test_the_client_s_own_file_names_the_endpoint() -> None:

@@ -43,6 +43,21 @@ _file: Path | None = None
 process."""
 
 
+_is_off = False
+"""Whether the command of this process sends no events, whatever is configured."""
+
+
+@contextmanager
+def without_lineage() -> Iterator[None]:
+    """Inside, no events are sent: for landings that concern nobody else."""
+    global _is_off
+    _is_off = True
+    try:
+        yield
+    finally:
+        _is_off = False
+
+
 @contextmanager
 def lineage_file(path: Path | None) -> Iterator[None]:
     """Inside, events are also appended to this file. Raises UsageError if they cannot be."""
@@ -132,6 +147,8 @@ def _configuration_warning(environment: Mapping[str, str]) -> str:
 def open_destinations() -> tuple[list[LineageDestination], list[str]]:
     """The destinations of this process's events, which may be none, and warnings about what cannot
     be used."""
+    if _is_off:
+        return [], []
     is_configured = may_be_configured(os.environ)
     warning = _configuration_warning(os.environ)
     warnings = [warning] if warning else []
