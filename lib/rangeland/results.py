@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.delta.ledger.events import LossEvent
@@ -22,6 +22,7 @@ from rangeland.planning.slice_receipt import RangeResult
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.result_json import RESULT_JSON, JsonResult
 
+T = TypeVar("T")
 RunState = Literal["landed", "nothing", "already-landed"]
 
 
@@ -239,3 +240,15 @@ class AdoptResult(JsonResult):
     @property
     def width(self) -> int:
         return sum(r.width for r in self.ranges)
+
+
+def add_warning(result: T, text: str) -> T:
+    """The result of a landing with one more warning, unless the text is empty. Other results have
+    no warnings, and stay as they are."""
+    if not text:
+        return result
+    if isinstance(result, RedriveResult) and result.done is not None:
+        return replace(result, done=add_warning(result.done, text))
+    if isinstance(result, RunResult):
+        return replace(result, warnings=(*result.warnings, text))
+    return result

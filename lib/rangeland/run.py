@@ -25,7 +25,7 @@ from rangeland.landing.special_plans.redrive import (
 from rangeland.landing.target.landing_target import LandingTarget, open_target
 from rangeland.landing.target.ledger_history import expected_speed
 from rangeland.loss import DecidedLoss
-from rangeland.monitoring.lineage_reporter import LandingLineage, report_landing
+from rangeland.monitoring.lineage_reporter import LandingLineage, LineageReporter, report_landing
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
@@ -136,9 +136,10 @@ def redrive(
     *,
     from_log: bool = False,
     dry_run: bool = False,
+    reporter: LineageReporter | None = None,
 ) -> RedriveResult:
     """Lands quarantined batches that can be decoded now, from the kept bytes or from the log; a
-    dry run only reports them."""
+    dry run only reports them. ``reporter``: that of a command for many tables."""
     kind = PlanKind.REREAD if from_log else PlanKind.REDRIVE
     if dry_run:
         return _redrive_result(open_landing(job, spark, progress, kind), None)
@@ -151,7 +152,7 @@ def redrive(
         with steps.counting_landed():
             return _redrive_result(context, done)
 
-    return report_landing(job, progress, land)
+    return report_landing(job, progress, land, reporter)
 
 
 def _redrive_result(context: LandingContext, done: RunResult | None) -> RedriveResult:
@@ -175,9 +176,11 @@ def apply(
     unplanned_losses: Sequence[DecidedLoss],
     spark: SparkSession,
     progress: Progress,
+    reporter: LineageReporter | None = None,
 ) -> RunResult:
     """Enters a plan that was made earlier, or refuses it if it no longer applies.
-    ``unplanned_losses`` were found when it was made, and are not part of it."""
+    ``unplanned_losses`` were found when it was made, and are not part of it. ``reporter``: that of
+    a command for many tables."""
 
     def land(landing: LandingLineage) -> RunResult:
         context = landing.note_opened(open_landing(job, spark, progress))
@@ -188,7 +191,7 @@ def apply(
         steps, draft = _with_lease(context, lambda steps: steps.apply(plan, unplanned_losses))
         return steps.result(draft)
 
-    return report_landing(job, progress, land)
+    return report_landing(job, progress, land, reporter)
 
 
 # --- the group -----------------------------------------------------------------------------------

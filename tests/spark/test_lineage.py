@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 import rangeland
 from rangeland.cli import command_line
+from rangeland.errors import RangelandError
 from rangeland.monitoring import lineage_reporter
 from rangeland.monitoring.lineage_events import OFFSET_RANGES
 from rangeland.submit import entry_point
@@ -104,6 +105,31 @@ def test_events_say_which_offsets_went_into_which_version(
     columns = [f["name"] for f in first["outputs"][0]["facets"]["schema"]["fields"]]
     assert columns == DeltaTable(str(table)).schema().to_arrow().names
     assert first["run"]["facets"]["processing_engine"]["version"] == spark.version
+
+
+def test_columns_are_those_of_the_table_and_not_of_the_landed_rows(
+    spark: Any, kafka: KafkaCluster, topic: str, collector: Collector, tmp_path: Path
+) -> None:
+    create_topic(kafka.bootstrap, topic)
+    path = tmp_path / "parts"
+    by_date = {"partition_by": ["date(timestamp)"]}
+    job = job_of(kafka.bootstrap, path, topic, sink=by_date)
+    for first in (0, 5):
+        produce(kafka.bootstrap, topic, numbered_records(5, first))
+        rangeland.land(job, spark)
+        event = collector.events[-1]
+        columns = [f["name"] for f in event["outputs"][0]["facets"]["schema"]["fields"]]
+        assert columns == DeltaTable(str(path)).schema().to_arrow().names
+        spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMN (note{first} STRING)")
+    assert columns[-2:] == ["date", "note0"]
+
+    refused = tmp_path / "other"
+    spark.sql("SELECT 'a' AS key, 1L AS value").write.format("delta").save(str(refused))
+    with pytest.raises(RangelandError):
+        rangeland.land(job_of(kafka.bootstrap, refused, topic), spark)
+    failed = collector.events[-1]
+    assert failed["eventType"] == "FAIL"
+    assert "schema" not in failed["outputs"][0]["facets"]
 
 
 def test_each_table_of_a_job_is_a_job_of_its_own(

@@ -12,12 +12,14 @@ import pytest
 from openlineage.client.serde import Serde
 
 from rangeland.delta.stores.table_path import TablePath
+from rangeland.delta.table_schema.arrow_schema import schema_json
 from rangeland.errors import Unreachable
 from rangeland.job import Job
 from rangeland.job.job_text import parse_job_text
 from rangeland.job.topic_tables import job_of_topic
 from rangeland.model import Counts, Partition, Range
 from rangeland.monitoring.lineage_events import (
+    CURRENT_CATALOG,
     OFFSET_RANGES,
     DatasetName,
     LandedTable,
@@ -37,7 +39,9 @@ from tests.lineage_schemas import check_event, facets_of
 AT = datetime(2026, 1, 31, 6, 0, 0, 123_000, tzinfo=UTC)
 RUN_ID = "01a21dcd-fde0-70b6-89d3-b6f6de95834e"
 PARENT_ID = "01a21dcd-0000-70b6-89d3-b6f6de95834e"
-TABLE = LandedTable(DatasetName("s3://lake", "orders"), None, pa.schema([("a", pa.int64())]))
+TABLE = LandedTable(
+    DatasetName("s3://lake", "orders"), None, schema_json(pa.schema([("a", pa.int64())]))
+)
 
 
 def job_of(source: str, table: str = "s3a://lake/orders") -> Job:
@@ -175,7 +179,7 @@ def test_columns_have_the_names_of_spark_s_types() -> None:
             ("headers", pa.list_(pa.struct([("key", pa.string())]))),
         ]
     )
-    event = completed(made.a_result(), replace(TABLE, row_schema=schema))
+    event = completed(made.a_result(), replace(TABLE, schema_json=schema_json(schema)))
     offset, tags, headers = event["outputs"][0]["facets"]["schema"]["fields"]
     assert offset == {"name": "offset", "type": "long", "fields": []}
     assert [(f["name"], f["type"]) for f in tags["fields"]] == [
@@ -222,16 +226,26 @@ def test_topics_are_named_by_the_first_server(source: str, namespace: str) -> No
     assert lineage_job(job_of(source)).source == namespace
 
 
-@pytest.mark.parametrize("table", ["lake/orders", "/lake/orders", "main.lake.orders"])
+@pytest.mark.parametrize(
+    "table",
+    ["lake/orders", "/lake/orders", "main.lake.orders", "hdfs:///lake/orders", "hdfs:/lake/orders"],
+)
 def test_a_location_that_only_spark_knows_is_not_guessed(table: str) -> None:
     job = lineage_job(job_of("servers: ['b:1'], topics: [t]", table))
     assert job.table is None
     assert document_of(LandingEvents(RUN_ID, job, "n").start(AT))["outputs"] == []
 
 
+@pytest.mark.parametrize("table", ["file:///lake/orders", "hdfs://name:8020/lake/orders"])
+def test_a_complete_location_is_known_before_the_table_is_opened(table: str) -> None:
+    job = lineage_job(job_of("servers: ['b:1'], topics: [t]", table))
+    assert job.table is not None
+    assert job.table.name == table_name(TablePath.parse(table))
+
+
 HIVE = {
     "spark.sql.catalogImplementation": "hive",
-    "spark.hadoop.hive.metastore.uris": "thrift://meta:9083,thrift://other:9083",
+    "hive.metastore.uris": "thrift://meta:9083,thrift://other:9083",
     "spark.sql.warehouse.dir": "file:/warehouse",
 }
 MEMORY = {**HIVE, "spark.sql.catalogImplementation": "in-memory"}
@@ -247,6 +261,13 @@ MEMORY = {**HIVE, "spark.sql.catalogImplementation": "in-memory"}
         ("db.t", "s3a://b/t", MEMORY, None),
         ("unity.db.t", "s3a://b/t", HIVE, None),
         ("db.t", "file:/t", {}, None),
+        ("db.t", "s3a://b/t", {**HIVE, CURRENT_CATALOG: "unity"}, None),
+        (
+            "spark_catalog.db.t",
+            "s3a://b/t",
+            {**HIVE, CURRENT_CATALOG: "unity"},
+            DatasetName("hive://meta:9083", "db.t"),
+        ),
     ],
 )
 def test_a_table_in_spark_s_catalog_has_its_name_there_too(

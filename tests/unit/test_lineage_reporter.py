@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,13 +20,15 @@ import pyarrow as pa
 import pytest
 from openlineage.client.transport.http import HttpTransport
 
-from rangeland.cli import command_line
-from rangeland.errors import Unreachable, UsageError
+from rangeland import run
+from rangeland.cli import command_line, landing_commands, repair_commands
+from rangeland.delta.table_schema.arrow_schema import schema_json
+from rangeland.errors import Bug, TableRefused, Unreachable, UsageError
 from rangeland.fleet import fleet_run
 from rangeland.fleet.fleet_run import Fleet, NoJobsProgress, run_all
 from rangeland.fleet.table_job import TableJob
 from rangeland.fleet.topic_jobs import FailedFile
-from rangeland.job import Job
+from rangeland.job import Job, Sink
 from rangeland.monitoring import lineage_client, lineage_reporter
 from rangeland.monitoring.lineage_client import lineage_file, may_be_configured
 from rangeland.monitoring.lineage_reporter import (
@@ -32,7 +37,8 @@ from rangeland.monitoring.lineage_reporter import (
     report_landing,
 )
 from rangeland.progress_events import NoProgress
-from rangeland.results import RunResult
+from rangeland.results import RedriveResult, RunResult
+from rangeland.testing import demo
 from tests import sample_results as made
 from tests.lineage_schemas import check_event
 from tests.lineage_settings import lineage_settings
@@ -61,9 +67,17 @@ class Warned(NoProgress):
         self.texts.append(text)
 
 
-def opened_landing() -> Any:
-    location = SimpleNamespace(path="file:/lake/orders", name="lake/orders")
-    target = SimpleNamespace(table=SimpleNamespace(location=location))
+def snapshot_of(version: int, *columns: str) -> Any:
+    """A table in this version, with these columns besides the offset."""
+    schema = pa.schema([("offset", pa.int64()), *((name, pa.string()) for name in columns)])
+    return SimpleNamespace(version=version, schema_json=schema_json(schema))
+
+
+def opened_landing(snapshot: Any = None, newest: Any = None) -> Any:
+    """A landing in a table of which this was read, and of which this is the newest version."""
+    newest = newest or snapshot or snapshot_of(34)
+    location = SimpleNamespace(path="file:/lake/orders", name="lake/orders", load=lambda: newest)
+    target = SimpleNamespace(table=SimpleNamespace(location=location, snapshot=snapshot))
     spark = SimpleNamespace(version="4.2.0")
     columns = pa.schema([("offset", pa.int64())])
     return SimpleNamespace(job=JOB, target=target, spark=spark, row_schema=columns)
@@ -80,6 +94,14 @@ def fail(landing: LandingLineage) -> RunResult:
 
 def interrupt(landing: LandingLineage) -> RunResult:
     raise KeyboardInterrupt
+
+
+class WarnedOfMany(NoJobsProgress):
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.texts.append(text)
 
 
 # --- where they go ---------------------------------------------------------------------------
@@ -108,6 +130,75 @@ def test_a_landing_has_a_start_and_one_end(
     assert collector.paths == ["/api/v1/lineage"] * 2
     for event in collector.events:
         check_event(event)
+
+
+def columns_in(event: dict[str, Any]) -> list[str]:
+    (output,) = event["outputs"]
+    return [field["name"] for field in output["facets"].get("schema", {"fields": []})["fields"]]
+
+
+@pytest.mark.parametrize(
+    ("opened", "columns"),
+    [
+        (opened_landing(snapshot_of(34, "date")), ["offset", "date"]),
+        (opened_landing(snapshot_of(33, "date"), snapshot_of(34, "date", "note")),
+         ["offset", "date", "note"]),
+        (opened_landing(None, snapshot_of(34, "date")), ["offset", "date"]),
+    ],
+)  # fmt: skip
+def test_the_columns_of_a_landing_are_those_of_the_table(opened: Any, columns: list[str]) -> None:
+    def land(landing: LandingLineage) -> RunResult:
+        landing.note_opened(opened)
+        return made.a_result()
+
+    with collecting() as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        report_landing(JOB, NoProgress(), land)
+    assert columns_in(collector.events[1]) == columns
+
+
+def test_the_metastore_is_that_of_the_hadoop_configuration() -> None:
+    job = JOB.model_copy(update={"sink": Sink(table="db.orders")})
+    # Nothing in Spark's own settings, as with a hive-site.xml.
+    hadoop = {"hive.metastore.uris": "thrift://meta:9083"}
+    conf = {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.sql.warehouse.dir": "file:/warehouse",
+    }
+    context = opened_landing(snapshot_of(34))
+    context.job = job
+    context.target.table.location.name = "db.orders"
+    context.spark = SimpleNamespace(
+        version="4.2.0",
+        conf=conf,
+        catalog=SimpleNamespace(currentCatalog=lambda: "spark_catalog"),
+        sparkContext=SimpleNamespace(_jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop)),
+    )
+
+    def land(landing: LandingLineage) -> RunResult:
+        landing.note_opened(context)
+        return made.a_result()
+
+    with collecting() as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        report_landing(job, NoProgress(), land)
+    (link,) = collector.events[1]["outputs"][0]["facets"]["symlinks"]["identifiers"]
+    assert (link["namespace"], link["name"]) == ("hive://meta:9083", "db.orders")
+
+
+def test_a_failure_and_a_table_that_does_not_exist_have_no_columns() -> None:
+    def refuse(landing: LandingLineage) -> RunResult:
+        landing.note_opened(opened_landing(snapshot_of(33, "date")))
+        raise TableRefused("the table lacks the column headers")
+
+    def find_nothing_to_land(landing: LandingLineage) -> RunResult:
+        landing.note_opened(opened_landing(None))
+        return replace(made.a_result([], state="nothing"), table_version=None)
+
+    with collecting() as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        with pytest.raises(TableRefused):
+            report_landing(JOB, NoProgress(), refuse)
+        report_landing(JOB, NoProgress(), find_nothing_to_land)
+    assert [state for state, _ in collector.states] == ["START", "FAIL", "START", "COMPLETE"]
+    assert [columns_in(event) for event in collector.events[1::2]] == [[], []]
 
 
 def test_an_error_that_an_interruption_caused_is_an_abort() -> None:
@@ -151,6 +242,26 @@ def test_the_file_is_that_of_one_command() -> None:
         pass
     report_landing(JOB, NoProgress(), land)
     assert not Path("lineage.jsonl").exists()
+
+
+def test_the_demo_sends_no_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell_story(*_: object) -> None:
+        report_landing(JOB, NoProgress(), land)
+        raise Bug("the story has ended")
+
+    def nothing(*_: object) -> Any:
+        return SimpleNamespace(close=lambda: None)
+
+    for name in ("find_java", "library", "KafkaCluster"):
+        monkeypatch.setattr(demo, name, nothing)
+    monkeypatch.setattr(demo, "_tell_story", tell_story)
+    output: Any = SimpleNamespace(quiet=True, json=False, stdout=sys.stdout)
+    with collecting() as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        with pytest.raises(Bug):
+            demo.show(output, 1_000, keep=False)
+        assert collector.events == []
+        report_landing(JOB, NoProgress(), land)
+    assert len(collector.events) == 2
 
 
 def test_the_client_s_own_file_names_the_endpoint() -> None:
@@ -257,10 +368,19 @@ def test_a_dry_run_has_nothing_to_report(capfd: pytest.CaptureFixture[str]) -> N
     assert "--dry-run and --lineage cannot be combined" in capfd.readouterr().err
 
 
+def find_nothing(name: str) -> None:
+    return None
+
+
+def find_broken_package(name: str) -> None:
+    raise RuntimeError("this package cannot be imported")
+
+
+@pytest.mark.parametrize("find_spec", [find_nothing, find_broken_package])
 def test_without_the_client_a_warning_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch,
+    find_spec: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lineage_client, "find_spec", lambda name: None)
+    monkeypatch.setattr(lineage_client, "find_spec", find_spec)
     progress = Warned()
     with lineage_settings(OPENLINEAGE_URL="http://127.0.0.1:1"):
         result = report_landing(JOB, progress, land)
@@ -288,12 +408,54 @@ def test_a_configuration_that_the_client_refuses_is_a_warning(variables: dict[st
     assert SECRET not in text
 
 
-def test_a_configuration_that_is_refused_does_not_fail_a_run_with_a_file() -> None:
-    Path("openlineage.yml").write_text("facets: {no_such: 1}")
+@pytest.mark.parametrize("text", ["facets: {no_such: 1}", "[a, b]"])
+def test_a_configuration_that_is_refused_does_not_keep_events_from_the_file(text: str) -> None:
+    Path("openlineage.yml").write_text(text)
     progress = Warned()
     with lineage_file(Path("lineage.jsonl")):
         assert report_landing(JOB, progress, land).landed == made.a_result().landed
-    assert "refuses its configuration" in progress.texts[0]
+    (warning,) = progress.texts
+    assert "refuses its configuration" in warning
+    lines = Path("lineage.jsonl").read_text().splitlines()
+    assert [json.loads(line)["eventType"] for line in lines] == ["START", "COMPLETE"]
+
+
+def test_a_configuration_that_is_no_yaml_is_a_warning() -> None:
+    Path("openlineage.yml").write_text(f"transport:\n  type: {SECRET}\n url: http://h:1\n")
+    progress = Warned()
+    report_landing(JOB, progress, land)
+    (text,) = progress.texts
+    assert "openlineage.yml cannot be read" in text
+    assert "line 3" in text
+    assert SECRET not in text
+
+
+def test_a_configuration_that_is_no_yaml_leaves_what_variables_say() -> None:
+    Path("openlineage.yml").write_text("transport: [")
+    progress = Warned()
+    with collecting() as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        report_landing(JOB, progress, land)
+    assert [state for state, _ in collector.states] == ["START", "COMPLETE"]
+    assert "openlineage.yml cannot be read" in progress.texts[0]
+
+
+def test_a_configuration_that_is_named_but_not_there_is_a_warning() -> None:
+    progress = Warned()
+    with lineage_settings(OPENLINEAGE_CONFIG="not-there.yml"):
+        report_landing(JOB, progress, land)
+    (text,) = progress.texts
+    assert "OPENLINEAGE_CONFIG" in text
+    assert "not-there.yml" in text
+    with lineage_settings(OPENLINEAGE_CONFIG="not-there.yml", OPENLINEAGE_DISABLED="true"):
+        report_landing(JOB, progress, land)
+    assert progress.texts == [text]
+
+
+def test_a_configuration_without_a_transport_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    Path("openlineage.yml").write_text("tansport: {type: http, url: 'http://h:1'}")
+    with caplog.at_level(logging.INFO, "rangeland"):
+        report_landing(JOB, NoProgress(), land)
+    assert "names no transport" in caplog.text
 
 
 def test_a_client_without_what_events_need_does_not_fail_a_run(
@@ -342,6 +504,35 @@ def test_an_endpoint_that_does_not_answer_does_not_stall_a_landing(
     assert len(Path("lineage.jsonl").read_text().splitlines()) == 2
 
 
+def test_a_landing_keeps_its_result_if_the_wait_for_its_events_is_interrupted() -> None:
+    def land_and_interrupt(landing: LandingLineage) -> RunResult:
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        return land(landing)
+
+    progress = Warned()
+    began_at = time.monotonic()
+    with collecting(None) as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        result = report_landing(JOB, progress, land_and_interrupt)
+        assert time.monotonic() - began_at < 5
+    assert result.landed == made.a_result().landed
+    (text,) = result.warnings
+    assert progress.texts == [text]
+    assert text.startswith("2 OpenLineage events could not be sent")
+
+
+def test_an_interrupted_wait_after_an_error_is_an_interruption() -> None:
+    def fail_and_interrupt(landing: LandingLineage) -> RunResult:
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        return fail(landing)
+
+    with (
+        collecting(None) as collector,
+        lineage_settings(OPENLINEAGE_URL=collector.url),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        report_landing(JOB, NoProgress(), fail_and_interrupt)
+
+
 NO_RETRY = {"OPENLINEAGE__TRANSPORT__RETRY": '{"total": 0}'}
 
 
@@ -378,6 +569,65 @@ def test_the_event_after_a_failure_is_tried() -> None:
         report_landing(JOB, progress, recover)
     assert [state for state, _ in collector.states] == ["START", "COMPLETE"]
     assert progress.texts[0].startswith("1 OpenLineage event could not be sent")
+
+
+PARTS = """
+transport:
+  type: composite
+  transports:
+    - {{type: http, url: "http://me:{secret}@127.0.0.1:1", retry: {{total: 0}}}}
+    - {{type: file, log_file_path: events.jsonl, append: true}}
+"""
+
+
+def test_a_transport_of_several_of_which_one_fails_is_a_warning() -> None:
+    Path("openlineage.yml").write_text(PARTS.format(secret=SECRET))
+    progress = Warned()
+    report_landing(JOB, progress, land)
+    assert len(Path("events.jsonl").read_text().splitlines()) == 2
+    (text,) = progress.texts
+    assert text.startswith("OpenLineage events may not have been sent to the transport composite")
+    assert SECRET not in text
+
+
+def test_a_transport_that_only_replaces_another_is_no_warning() -> None:
+    config = PARTS.format(secret=SECRET) + "  continue_on_success: false\n"
+    Path("openlineage.yml").write_text(config)
+    progress = Warned()
+    report_landing(JOB, progress, land)
+    assert len(Path("events.jsonl").read_text().splitlines()) == 2
+    assert progress.texts == []
+
+
+@pytest.mark.parametrize("status", [None, 400])
+def test_what_a_transport_has_not_sent_in_the_background_is_a_warning(
+    status: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lineage_reporter, "WAIT_S", 2.0)
+    monkeypatch.setattr(lineage_client, "WAIT_S", 1.0)
+    progress = Warned()
+    with collecting(status) as collector:
+        transport = {
+            "OPENLINEAGE__TRANSPORT__TYPE": "async_http",
+            "OPENLINEAGE__TRANSPORT__URL": collector.url,
+        }
+        with lineage_settings(**transport, **NO_RETRY):
+            report_landing(JOB, progress, land)
+    (text,) = progress.texts
+    assert text.startswith(f"OpenLineage events may not have been sent to {collector.url}")
+    assert "What has landed is not affected" in text
+
+
+def test_the_client_s_log_has_one_handler_however_often_it_is_used() -> None:
+    with collecting() as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        report_landing(JOB, NoProgress(), land)
+        count = len(logging.getLogger("openlineage").handlers)
+        report_landing(JOB, NoProgress(), land)
+    assert len(logging.getLogger("openlineage").handlers) == count
+
+
+def test_a_reason_that_is_not_known_does_not_point_to_a_log() -> None:
+    assert lineage_client.failure_reason(ValueError(SECRET)) == "ValueError"
 
 
 def test_an_event_that_cannot_be_made_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,6 +692,70 @@ def test_each_table_of_many_has_its_own_run(monkeypatch: pytest.MonkeyPatch) -> 
         "b": ["START", "COMPLETE"],
     }
     assert len({event["run"]["runId"] for event in collector.events}) == 4
+
+
+def reviewed_job(name: str) -> TableJob:
+    reviewed: Any = SimpleNamespace(plan=None, unplanned_losses=())
+    return replace(table_job(name), reviewed=reviewed)
+
+
+@pytest.mark.parametrize("command", ["apply", "redrive"])
+def test_many_tables_wait_once_for_an_endpoint_that_does_not_answer(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def land_nothing(*arguments: Any, reporter: LineageReporter | None = None, **_: Any) -> Any:
+        reporters.append(reporter)
+        assert reporter is not None
+        return reporter.report(arguments[0], lambda landing: made.a_result())
+
+    reporters: list[LineageReporter | None] = []
+    monkeypatch.setattr(lineage_reporter, "WAIT_S", 1.0)
+    monkeypatch.setattr(run, command, land_nothing)
+    commands = {"apply": landing_commands.apply_command, "redrive": repair_commands.redrive_command}
+    work = commands[command]().work_for_many
+    assert work is not None
+    fleet = Fleet(tuple(map(reviewed_job, "abcdef")))
+    progress = WarnedOfMany()
+    with collecting(status=None) as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        began_at = time.monotonic()
+        result = work(fleet, None, progress, 1)
+        assert time.monotonic() - began_at < 4
+    (text,) = progress.texts
+    assert text.startswith("12 OpenLineage events could not be sent")
+    assert [job.result.warnings for job in result.jobs if job.result] == [(text,)] * 6
+    assert len(set(map(id, reporters))) == 1
+
+
+def test_the_result_of_a_redrive_has_the_warning() -> None:
+    def redrive(landing: LandingLineage) -> RedriveResult:
+        return RedriveResult("orders", "lake/orders", (), 0.0, made.a_result())
+
+    progress = Warned()
+    with lineage_settings(OPENLINEAGE_URL=SECRET):
+        done = report_landing(JOB, progress, redrive).done
+    assert done is not None
+    assert done.warnings == tuple(progress.texts) != ()
+
+
+def test_offsets_are_mirrored_before_events_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mirror(results: Any, *_: object) -> Any:
+        assert time.monotonic() - began_at < 1.5
+        return results
+
+    def open_job(table_job: TableJob, *_: object) -> Any:
+        return fleet_run.OpenedJob(table_job, opened_landing(), *[None] * 3)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(fleet_run, "open_job", open_job)
+    monkeypatch.setattr(fleet_run, "_announce_survey", lambda job: job)
+    monkeypatch.setattr(fleet_run, "land_plans", lambda context: made.a_result())
+    monkeypatch.setattr(fleet_run, "mirror_checkpoints", mirror)
+    monkeypatch.setattr(lineage_reporter, "WAIT_S", 2.0)
+    spark: Any = None
+    with collecting(status=None) as collector, lineage_settings(OPENLINEAGE_URL=collector.url):
+        report_landing(JOB, NoProgress(), land)  # imports the client
+        began_at = time.monotonic()
+        result = run_all(Fleet((table_job("a"),)), spark, NoJobsProgress(), parallel=1)
+    assert "could not be sent" in result.jobs[0].result.warnings[0]  # type: ignore[union-attr]
 
 
 def test_tables_that_an_interruption_leaves_behind_are_aborted_once() -> None:

@@ -14,7 +14,13 @@ import pytest
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job
 from rangeland.job.job_text import override, parse_job_text
-from rangeland.landing.drafts.plan_file import PlanFolder, read_plan_file, write_plan_file
+from rangeland.job.topic_tables import job_of_topic
+from rangeland.landing.drafts.plan_file import (
+    PlanFolder,
+    job_of_plan,
+    read_plan_file,
+    write_plan_file,
+)
 from rangeland.loss import Action, LossKind
 from rangeland.planning.plan import canonical
 from tests import sample_results as made
@@ -55,6 +61,39 @@ def test_the_table_stays_where_it_was_when_the_plan_was_made(file: Path) -> None
     placed = found.in_place(found.job)
     assert placed.sink.table == "file:/srv/lake/orders"
     assert placed.sink.model_copy(update={"table": "lake/orders"}) == found.job.sink
+
+
+@pytest.fixture
+def file_of_topic(tmp_path: Path) -> Path:
+    """The plan of one topic of a file that has a table for each."""
+    template = override(TEXT, ["sink.table=lake/{topic}"])
+    _, text = job_of_topic(Job.of(template), template, "orders")
+    path = tmp_path / "plan.json"
+    write_plan_file(path, made.a_preview(), text)
+    return path
+
+
+@pytest.mark.parametrize("settings", [[], ["limits.max_records=10"]])
+def test_the_job_of_a_topic_stays_that_of_the_topic(
+    file_of_topic: Path, settings: list[str]
+) -> None:
+    found = read_plan_file(file_of_topic)
+    assert found.job_with(settings).name_with_topic == "orders.orders"
+    assert job_of_plan(found, None, settings).name_with_topic == "orders.orders"
+
+
+def test_a_file_without_a_topic_does_not_mention_one(file: Path, file_of_topic: Path) -> None:
+    assert json.loads(file_of_topic.read_text())["topic"] == "orders"
+    reviewed = read_plan_file(file_of_topic)
+    without = read_plan_file(sealed(file_of_topic, 3, "topic", table="lake/orders"))
+    assert (reviewed.topic, without.topic) == ("orders", "")
+    assert without.job.name_with_topic == "orders"
+
+
+def test_a_topic_that_the_job_does_not_read_is_refused(file_of_topic: Path) -> None:
+    change(file_of_topic, lambda d: d.update(topic="returns"))
+    with pytest.raises(Conflict, match="its topic is returns"):
+        read_plan_file(sealed(file_of_topic, 3))
 
 
 def test_a_name_in_a_catalog_is_left_as_it_is(tmp_path: Path) -> None:

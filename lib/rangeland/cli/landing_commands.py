@@ -16,6 +16,7 @@ from rangeland.cli.many_jobs import (
     ManyJobs,
     Parallel,
     TableCommand,
+    land_each,
     load_jobs,
     run_table_command,
     work_on_job,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rangeland.fleet.table_job import TableJob
+    from rangeland.monitoring.lineage_reporter import LineageReporter
     from rangeland.planning.plan_kind import PlanKind
     from rangeland.progress_events import Progress
     from rangeland.results import PlanPreview, RunResult
@@ -163,7 +165,7 @@ def apply(
     from rangeland.job.payload_formats import check_schemas_are_usable
 
     check_schemas_are_usable(job)
-    run_table_command(output, TableJob(job, plan.text, reviewed=plan), _apply_command)
+    run_table_command(output, TableJob(job, plan.text, reviewed=plan), apply_command)
 
 
 @command
@@ -321,19 +323,26 @@ def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) ->
         except RangelandError as error:
             failures.append(FailedFile(str(path), error))
 
-    run_table_command(output, ManyJobs(files, failures), _apply_command)
+    run_table_command(output, ManyJobs(files, failures), apply_command)
 
 
-def _apply_command() -> TableCommand:
+def apply_command() -> TableCommand:
+    """The command ``apply``, whose tables have a plan each."""
     from rangeland.render.result_view import render_result
     from rangeland.run import apply as apply_job
 
-    def work(table_job: TableJob, spark: SparkSession, progress: Progress) -> RunResult:
+    def work(
+        table_job: TableJob,
+        spark: SparkSession,
+        progress: Progress,
+        reporter: LineageReporter | None = None,
+    ) -> RunResult:
         reviewed = table_job.reviewed
         assert reviewed is not None
-        return apply_job(table_job.job, reviewed.plan, reviewed.unplanned_losses, spark, progress)
+        plan, losses = reviewed.plan, reviewed.unplanned_losses
+        return apply_job(table_job.job, plan, losses, spark, progress, reporter=reporter)
 
-    return TableCommand(work, render_result)
+    return TableCommand(work, render_result, partial(land_each, work))
 
 
 @command

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rangeland.fleet.topic_jobs import FailedFile, LoadedFile
     from rangeland.job import Job
     from rangeland.job.job_text import JobText
+    from rangeland.monitoring.lineage_reporter import LineageReporter
     from rangeland.progress_events import Progress
 
 Parallel = Annotated[
@@ -55,6 +56,26 @@ class TableCommand:
 def work_on_job(work: Callable[..., CommandResult], **options: Any) -> Callable[..., CommandResult]:
     """Turns ``work``, which takes a job, into the work of a ``TableCommand``."""
     return lambda table_job, *context: work(table_job.job, *context, **options)
+
+
+def land_each(
+    work: Callable[[TableJob, Any, Progress, LineageReporter], CommandResult],
+    fleet: Fleet,
+    spark: Any,
+    progress: JobsProgress,
+    parallel: int | None,
+) -> FleetResult[Any]:
+    """Does work that lands, separately for each table, and reports all of it with one reporter."""
+    from rangeland.fleet.fleet_lineage import report_fleet
+    from rangeland.fleet.fleet_run import TableProgress, for_each
+
+    def land(reporter: LineageReporter) -> FleetResult[Any]:
+        def land_table(table_job: TableJob) -> CommandResult:
+            return work(table_job, spark, TableProgress(table_job, progress), reporter)
+
+        return for_each(fleet, land_table, progress, parallel)
+
+    return report_fleet(fleet.failed, progress, land)
 
 
 @dataclass(frozen=True, slots=True)

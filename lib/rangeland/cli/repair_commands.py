@@ -3,12 +3,13 @@ is, and ``mirror`` commits the offsets of a job's group."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.many_jobs import TableCommand, load_jobs, run_table_command, work_on_job
+from rangeland.cli.many_jobs import TableCommand, land_each, load_jobs, run_table_command
 from rangeland.cli.options import (
     JobPath,
     JobPaths,
@@ -19,6 +20,14 @@ from rangeland.cli.options import (
     spark_for,
 )
 from rangeland.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rangeland.fleet.table_job import TableJob
+    from rangeland.monitoring.lineage_reporter import LineageReporter
+    from rangeland.progress_events import Progress
+    from rangeland.results import RedriveResult
 
 
 @command
@@ -65,15 +74,25 @@ def redrive(
             do="omit one of the two: anything the log cannot provide stays in quarantine",
         )
 
-    def table_command() -> TableCommand:
-        from rangeland.render.result_view import render_redrive
-        from rangeland.run import redrive as redrive_job
-
-        return TableCommand(
-            work_on_job(redrive_job, from_log=from_log, dry_run=dry_run), render_redrive
-        )
-
+    table_command = partial(redrive_command, from_log=from_log, dry_run=dry_run)
     run_table_command(output, load_jobs(job_files, load_with_schemas(settings)), table_command)
+
+
+def redrive_command(*, from_log: bool = False, dry_run: bool = False) -> TableCommand:
+    """The command ``redrive``, for one table or many."""
+    from rangeland.render.result_view import render_redrive
+    from rangeland.run import redrive as redrive_job
+
+    def work(
+        table_job: TableJob,
+        spark: SparkSession,
+        progress: Progress,
+        reporter: LineageReporter | None = None,
+    ) -> RedriveResult:
+        options = {"from_log": from_log, "dry_run": dry_run}
+        return redrive_job(table_job.job, spark, progress, reporter=reporter, **options)
+
+    return TableCommand(work, render_redrive, None if dry_run else partial(land_each, work))
 
 
 @command

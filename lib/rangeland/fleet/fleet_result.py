@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from rangeland.errors import (
@@ -17,6 +17,7 @@ from rangeland.errors import (
     UsageError,
     error_json,
 )
+from rangeland.results import add_warning
 
 BY_SEVERITY = (Bug, JobFileError, UsageError, RangeLost, BadRecord, Conflict, Unreachable)
 """The most severe first: errors that need a repair, then a decision, then only time."""
@@ -49,6 +50,11 @@ class JobResult(Generic[R]):
         """The exit code of the error or the result; for a table that lacks rows, it is not 0."""
         ended_with = self.result if self.error is None else self.error
         return 0 if ended_with is None else ended_with.exit_code
+
+    def with_warning(self, text: str) -> JobResult[R]:
+        """The same with one more warning in its result, unless that is empty or there is no
+        result."""
+        return replace(self, result=add_warning(self.result, text))
 
     def to_json(self) -> dict[str, Any]:
         document = error_json(self.error) if self.error is not None else {}

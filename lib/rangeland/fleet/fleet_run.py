@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.errors import Conflict, RangelandError
+from rangeland.fleet.fleet_lineage import report_fleet
 from rangeland.fleet.fleet_result import CommandResult, FleetResult, JobResult
 from rangeland.fleet.job_threads import results_of
 from rangeland.fleet.shared_survey import SharedSurveys, SurveyTicket
@@ -207,24 +208,20 @@ def run_all(
     progress.step("asking for leaders and offsets")
     largest_first = sorted(all_jobs, key=_offsets_to_read, reverse=True)
     progress.step(f"landing {len(fleet.jobs)} tables, {parallel} at a time")
-    with LineageReporter(progress.warn) as reporter:
-        for file in fleet.failed:
-            if file.job:
-                reporter.report_failure(file.job, file.error)
+
+    def land(reporter: LineageReporter) -> FleetResult[RunResult]:
         works = [
             (job.table_job, partial(reporter.report, job.table_job.job, job.run))
             for job in largest_first
         ]
         fleet_result = _work_side_by_side(works, fleet.failed, progress, parallel)
-    job_results = _in_order(fleet_result.jobs, fleet.jobs)
-    if reporter.warning:
-        names = [(result.job, result.table or "") for result in job_results]
-        warnings = dict.fromkeys(names, reporter.warning)
-        job_results = tuple(_add_warning(result, warnings) for result in job_results)
-    if kind.traits.moves_checkpoint:
-        opened_jobs = [job for job in all_jobs if isinstance(job, OpenedJob)]
-        job_results = mirror_checkpoints(job_results, opened_jobs, progress)
-    return replace(fleet_result, jobs=job_results)
+        job_results = _in_order(fleet_result.jobs, fleet.jobs)
+        if kind.traits.moves_checkpoint:
+            opened_jobs = [job for job in all_jobs if isinstance(job, OpenedJob)]
+            job_results = mirror_checkpoints(job_results, opened_jobs, progress)
+        return replace(fleet_result, jobs=job_results)
+
+    return report_fleet(fleet.failed, progress, land)
 
 
 def open_job(
@@ -360,7 +357,10 @@ def mirror_checkpoints(
         texts = {x: f"the checkpoint is not mirrored: {error}" for x, error in errors.items()}
         for text in dict.fromkeys(texts.values()):
             progress.warn(text)
-        job_results = tuple(_add_warning(result, texts) for result in job_results)
+        job_results = tuple(
+            result.with_warning(texts.get((result.job, result.table or ""), ""))
+            for result in job_results
+        )
     return job_results
 
 
@@ -387,14 +387,3 @@ def _mirror_template(
     except Exception as error:  # as above
         return {job.names: as_own_error(error) for job in jobs} | errors
     return errors
-
-
-def _add_warning(
-    job_result: JobResult[RunResult], texts: Mapping[tuple[str, str], str]
-) -> JobResult[RunResult]:
-    """A job's result with its warning from these texts, if there is one."""
-    text = texts.get((job_result.job, job_result.table or ""))
-    if text is None or job_result.result is None:
-        return job_result
-    warnings = (*job_result.result.warnings, text)
-    return replace(job_result, result=replace(job_result.result, warnings=warnings))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -284,7 +284,7 @@ def with_value(text: JobText, path: FieldPath, value: Any, option: str = "") -> 
     values = separate_copy(text.values)
     _assign(values, path, value)
     overridden = {**text.overridden, path: option or f"--set {display_path(path)}"}
-    return JobText(text.name, values, text.positions, overridden)
+    return replace(text, values=values, overridden=overridden)
 
 
 def _assign(values: dict[str, Any], path: FieldPath, value: Any) -> None:

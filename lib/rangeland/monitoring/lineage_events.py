@@ -2,7 +2,7 @@
 
 Imported only if events are sent: importing the client takes half a second. An event states what was
 seen, and leaves out the rest: only the event of a landing that has succeeded contains offsets,
-statistics and the table's version.
+statistics, and the version and the columns of the table.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Any
 
 import attr
-import pyarrow as pa
 from openlineage.client import event_v2 as event
 from openlineage.client.constants import DEFAULT_NAMESPACE_NAME
 from openlineage.client.facet_v2 import (
@@ -36,7 +35,7 @@ from openlineage.client.uuid import generate_new_uuid
 
 from rangeland import __version__
 from rangeland.delta.stores.table_path import TablePath
-from rangeland.delta.table_schema.arrow_schema import delta_field
+from rangeland.delta.table_schema.arrow_schema import fields_of
 from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.planning.slice_receipt import RangeResult
@@ -51,6 +50,13 @@ SCHEMA_URL = (
 )
 """Names the schema that is shipped beside this module, as ``offset_ranges_facet.json``."""
 OFFSET_RANGES = "rangeland_offsetRanges"
+
+SPARK_CATALOG = "spark_catalog"
+CURRENT_CATALOG = "current catalog"
+METASTORE = "hive.metastore.uris"
+"""A setting of Hadoop, which a ``hive-site.xml`` may have."""
+CATALOG_SETTINGS = ("spark.sql.catalogImplementation", "spark.sql.warehouse.dir")
+"""Settings of Spark that always have a value."""
 
 _OBJECT_STORES = dict(s3="s3", s3a="s3", s3n="s3", gs="gs", abfs="abfss", abfss="abfss")
 
@@ -80,11 +86,11 @@ class DatasetName:
 @dataclass(frozen=True, slots=True)
 class LandedTable:
     """What is known of the table that a command lands in. ``symlink`` is its name in a catalog, if
-    that is known; ``row_schema`` has the columns of the landed rows, once the table was read."""
+    that is known; ``schema_json`` has the table's own columns after a landing, as Delta's JSON."""
 
     name: DatasetName
     symlink: DatasetName | None = None
-    row_schema: pa.Schema | None = None
+    schema_json: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +107,12 @@ class LineageJob:
 
 
 def lineage_job(job: Job) -> LineageJob:
-    path = None if job.sink.is_catalog_name else TablePath.parse(job.sink.table)
-    table = LandedTable(table_name(path)) if path is not None and path.scheme else None
+    table = None
+    if not job.sink.is_catalog_name:
+        path = TablePath.parse(job.sink.table)
+        # Spark completes other paths with the file system that it is configured for.
+        if path.scheme == "file" or path.authority:
+            table = LandedTable(table_name(path))
     return LineageJob(job.name_with_topic, _source_namespace(job), job.source.topics, table)
 
 
@@ -129,11 +139,13 @@ def table_name(path: TablePath) -> DatasetName:
 def catalog_symlink(table: str, path: TablePath, conf: Mapping[str, str]) -> DatasetName | None:
     """The name of a table in Spark's own catalog: below the Hive metastore, or below the warehouse
     if the table is in it. ``table``: ``schema.table`` or ``catalog.schema.table``; None for other
-    catalogs. ``conf``: Spark's settings."""
+    catalogs. ``conf``: the settings of ``CATALOG_SETTINGS`` and ``METASTORE``, and
+    the ``CURRENT_CATALOG``."""
     *catalog, schema, name = parts_of(table)
-    if catalog not in ([], ["spark_catalog"]):
+    current = conf.get(CURRENT_CATALOG, SPARK_CATALOG)
+    if (catalog or [current]) != [SPARK_CATALOG]:
         return None
-    metastore = conf.get("spark.hadoop.hive.metastore.uris", "").split(",")[0]
+    metastore = conf.get(METASTORE, "").split(",")[0]
     if conf.get("spark.sql.catalogImplementation") == "hive" and metastore:
         return DatasetName(f"hive://{TablePath.parse(metastore).authority}", f"{schema}.{name}")
     warehouse = TablePath.parse(conf.get("spark.sql.warehouse.dir", ""))
@@ -299,8 +311,8 @@ def _output(table: LandedTable, result: RunResult | None = None) -> event.Output
     facets: dict[str, DatasetFacet] = {
         "storage": storage_dataset.StorageDatasetFacet("delta", "parquet", producer=PRODUCER)
     }
-    if table.row_schema is not None:
-        fields = [_field(delta_field(field)) for field in table.row_schema]
+    if table.schema_json:
+        fields = [_field(field) for field in fields_of(table.schema_json)]
         facets["schema"] = schema_dataset.SchemaDatasetFacet(fields, producer=PRODUCER)
     if table.symlink is not None:
         link = symlinks_dataset.Identifier(table.symlink.namespace, table.symlink.name, "TABLE")
@@ -334,6 +346,6 @@ def _field(field: Mapping[str, Any]) -> schema_dataset.SchemaDatasetFacetFields:
     elif kind["type"] == "map":
         inner = [{"name": n, "type": kind[f"{n}Type"]} for n in ("key", "value")]
     else:
-        inner = kind["fields"]
+        inner = kind.get("fields", [])  # Other types, such as user-defined ones, have none.
     fields = [_field(one) for one in inner]
     return schema_dataset.SchemaDatasetFacetFields(field["name"], kind["type"], fields=fields)

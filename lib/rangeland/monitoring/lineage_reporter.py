@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Lock
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import RangelandError, is_caused_by_interrupt
@@ -21,7 +21,7 @@ from rangeland.job import Job
 from rangeland.landing.landing_context import LandingContext
 from rangeland.monitoring.lineage_client import WAIT_S, LineageDestination, open_destinations
 from rangeland.progress_events import Progress
-from rangeland.results import RunResult
+from rangeland.results import RunResult, add_warning
 from rangeland.spark.spark_errors import as_own_error
 
 if TYPE_CHECKING:
@@ -37,14 +37,20 @@ ABORT_S = 2.0
 logger = logging.getLogger(__name__)
 
 
-def report_landing(job: Job, progress: Progress, land: Callable[[LandingLineage], T]) -> T:
+def report_landing(
+    job: Job,
+    progress: Progress,
+    land: Callable[[LandingLineage], T],
+    reporter: LineageReporter | None = None,
+) -> T:
     """Calls ``land``, and returns its result once the events are sent. A warning about them goes to
-    ``progress`` and to the result."""
-    with LineageReporter(progress.warn) as reporter:
-        result = reporter.report(job, land)
-    if reporter.warning and isinstance(result, RunResult):
-        return replace(result, warnings=(*result.warnings, reporter.warning))
-    return result
+    ``progress`` and to the result. ``reporter``: that of a command with many landings, which sends
+    the events instead, and warns."""
+    if reporter is not None:
+        return reporter.report(job, land)
+    with LineageReporter(progress.warn) as own_reporter:
+        result = own_reporter.report(job, land)
+    return add_warning(result, own_reporter.warning)
 
 
 class LineageReporter:
@@ -55,13 +61,14 @@ class LineageReporter:
     def __init__(self, warn: Callable[[str], None]) -> None:
         self.warning = ""
         self._warn = warn
+        self._warnings: list[str] = []
         self._destinations: list[LineageDestination] = []
         self._parent: ParentRunFacet | None = None
         self._running: set[LandingLineage] = set()
         self._lock = Lock()
 
     def __enter__(self) -> Self:
-        self._destinations, self.warning = open_destinations()
+        self._destinations, self._warnings = open_destinations()
         if self._destinations:
             self._parent = self.made(self._find_parent)
         return self
@@ -72,7 +79,7 @@ class LineageReporter:
         try:
             return parent_facet(os.environ)
         except ValueError:
-            self.warning = (
+            self._warnings.append(
                 "the OpenLineage events name no parent: OPENLINEAGE_PARENT_ID or "
                 "OPENLINEAGE_ROOT_PARENT_ID is not NAMESPACE/JOB/RUN_ID"
             )
@@ -83,10 +90,21 @@ class LineageReporter:
             landing.abort()
         is_interrupted = error is not None and is_caused_by_interrupt(error)
         deadline_s = time.monotonic() + (ABORT_S if is_interrupted else WAIT_S)
-        failures = [destination.close(deadline_s) for destination in self._destinations]
-        self.warning = ". ".join(text for text in (self.warning, *failures) if text)
+        try:
+            failures = self._close_destinations(deadline_s)
+        except KeyboardInterrupt:
+            if error is not None:
+                raise
+            # What has landed is to be told all the same: only the wait ends.
+            failures = self._close_destinations(time.monotonic())
+        texts = (text for text in (*self._warnings, *failures) if text)
+        self.warning = ". ".join(dict.fromkeys(texts))
         if self.warning:
             self._warn(self.warning)
+
+    def _close_destinations(self, deadline_s: float) -> list[str]:
+        """Waits until this moment at most. Returns a warning, or an empty text, for each."""
+        return [destination.close(deadline_s) for destination in self._destinations]
 
     def report(self, job: Job, land: Callable[[LandingLineage], T]) -> T:
         """Calls ``land``, reports how it began and how it ended, and returns its result."""
@@ -139,7 +157,9 @@ class LineageReporter:
         try:
             return make()
         except Exception as error:  # Whatever it is, the landing goes on.
-            self.warning = f"an OpenLineage event could not be made ({type(error).__name__})"
+            self._warnings.append(
+                f"an OpenLineage event could not be made ({type(error).__name__})"
+            )
             logger.info("Failed to make an OpenLineage event", exc_info=error)
             return None
 
@@ -173,8 +193,12 @@ class LandingLineage:
         context = self._context
         if self._table is None and context is not None:  # It has been created in a catalog.
             self._table = self._reporter.made(lambda: _table_of(context))
-        known = (self._table, self._spark_version)
-        self._reporter.send(lambda at: events.complete(at, result, *known))
+        table = self._table
+        if table is not None and context is not None:
+            version = result.table_version
+            columns = self._reporter.made(lambda: _schema_of(context, version)) or ""
+            table = replace(table, schema_json=columns)
+        self._reporter.send(lambda at: events.complete(at, result, table, self._spark_version))
 
     def fail(self, error: BaseException) -> None:
         """Reports an error, or an interruption."""
@@ -202,11 +226,25 @@ def _table_of(context: LandingContext) -> LandedTable | None:
     symlink = None
     if context.job.sink.is_catalog_name:
         # Only then: without a name in a catalog, there may be no session yet, and none is needed.
-        # The first two always have a value.
-        names = ("spark.sql.catalogImplementation", "spark.sql.warehouse.dir")
-        metastore = "spark.hadoop.hive.metastore.uris"
-        settings = context.spark.conf
-        conf = {name: str(settings.get(name)) for name in names}
-        conf[metastore] = settings.get(metastore, "") or ""
-        symlink = catalog_symlink(location.name, path, conf)
-    return LandedTable(table_name(path), symlink, context.row_schema)
+        symlink = catalog_symlink(location.name, path, _catalog_conf(context.spark))
+    return LandedTable(table_name(path), symlink)
+
+
+def _catalog_conf(spark: Any) -> dict[str, str]:
+    """What ``catalog_symlink`` needs to know of a session."""
+    from rangeland.monitoring.lineage_events import CATALOG_SETTINGS, CURRENT_CATALOG, METASTORE
+
+    conf = {name: str(spark.conf.get(name)) for name in CATALOG_SETTINGS}
+    conf[METASTORE] = spark.sparkContext._jsc.hadoopConfiguration().get(METASTORE) or ""
+    conf[CURRENT_CATALOG] = str(spark.catalog.currentCatalog())
+    return conf
+
+
+def _schema_of(context: LandingContext, version: int | None) -> str:
+    """The table's columns, as Delta's JSON, in this version or a later one; empty if there is no
+    table."""
+    table = context.target.table
+    snapshot = table.snapshot
+    if version is not None and (snapshot is None or snapshot.version < version):
+        snapshot = table.location.load()
+    return "" if snapshot is None else snapshot.schema_json

@@ -26,6 +26,7 @@ from rich.text import Text
 from rangeland.cli.command_output import CommandOutput
 from rangeland.cli.interruption import Interruption
 from rangeland.jvm.java import find_java
+from rangeland.monitoring.lineage_client import without_lineage
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.queries.payload_sample import sample
 from rangeland.queries.verify_and_find import verify
@@ -89,7 +90,8 @@ def show(output: CommandOutput, records: int, keep: bool) -> None:
     output.when_interrupted = _interruption(folder if keep else None)
     cluster = KafkaCluster(VERSION)
     try:
-        _tell_story(story, output, cluster, folder, records)
+        with without_lineage():
+            _tell_story(story, output, cluster, folder, records)
         story.check()
         if keep:
             _wait_for_enter(story, folder)

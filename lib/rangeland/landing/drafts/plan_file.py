@@ -44,12 +44,14 @@ MAX_BYTES = 256 << 20
 @dataclass(frozen=True, slots=True)
 class ReviewedPlan:
     """The content of a plan file. ``location`` is the table's URI when the plan was made, None
-    for a name in a catalog."""
+    for a name in a catalog. ``topic`` is that of the job's text, which the file has separately, if
+    the job file has a table for each topic."""
 
     text: JobText
     plan: Plan
     location: str | None
     unplanned_losses: tuple[DecidedLoss, ...] = ()
+    topic: str = ""
 
     @property
     def hash(self) -> str:
@@ -87,7 +89,9 @@ def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None
             "already_landed": [str(r) for r in preview.draft.already_landed],
             "held": [f"{loss}: {loss.evidence}" for loss in preview.draft.held],
         },
-        **_CONTENT.write(ReviewedPlan(job_text, plan, preview.location, preview.unplanned_losses)),
+        **_CONTENT.write(
+            ReviewedPlan(job_text, plan, preview.location, preview.unplanned_losses, job_text.topic)
+        ),
     }
     document["seal"] = _seal(document)
     text = json.dumps(document, indent=2) + "\n"
@@ -184,7 +188,8 @@ def _read_content(path: Path, document: Mapping[str, Any]) -> ReviewedPlan:
         reviewed = _CONTENT.read(ReviewedPlan, {"seen": [], **document})
     except Unreadable as error:
         raise _damaged_file_error(path, str(error)) from error
-    reviewed = replace(reviewed, text=replace(reviewed.text, name=f"{path} (job)"))
+    text = replace(reviewed.text, name=f"{path} (job)", topic=reviewed.topic)
+    reviewed = replace(reviewed, text=text)
     defect = contradiction(reviewed.plan) or _mismatch(reviewed)
     if defect is not None:
         raise _damaged_file_error(path, defect)
@@ -201,6 +206,8 @@ def _mismatch(reviewed: ReviewedPlan) -> str | None:
     foreign = [r.partition for r in plan.ranges if not job.source.reads(r.partition.topic)]
     if foreign and not plan.replaces and is_own:
         return f"its plan reads {foreign[0]}, which its job does not ask for"
+    if reviewed.topic and job.source.topics != (reviewed.topic,):
+        return f"its topic is {reviewed.topic}, but its job reads {', '.join(job.source.topics)}"
     if plan.dialect != job.source.dialect:
         return f"its plan is for {plan.dialect}, but its job is for {job.source.dialect}"
     try:
@@ -291,7 +298,7 @@ def _json_values(job_text: JobText) -> dict[str, Any]:
 
 _CONTENT = PLAN_JSON.with_views(
     {
-        ReviewedPlan: "hash location text=job plan unplanned_losses=seen",
+        ReviewedPlan: "hash location topic? text=job plan unplanned_losses=seen",
         DecidedLoss: "*partition from_offset until_offset kind=verdict evidence topic_id action",
     },
     {
