@@ -133,10 +133,10 @@ def redrive(
     job: Job,
     spark: SparkSession,
     progress: Progress,
+    reporter: LineageReporter | None = None,
     *,
     from_log: bool = False,
     dry_run: bool = False,
-    reporter: LineageReporter | None = None,
 ) -> RedriveResult:
     """Lands quarantined batches that can be decoded now, from the kept bytes or from the log; a
     dry run only reports them. ``reporter``: that of a command for many tables."""

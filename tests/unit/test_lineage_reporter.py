@@ -703,12 +703,12 @@ def reviewed_job(name: str) -> TableJob:
 def test_many_tables_wait_once_for_an_endpoint_that_does_not_answer(
     command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def land_nothing(*arguments: Any, reporter: LineageReporter | None = None, **_: Any) -> Any:
+    def land_nothing(job: Job, *arguments: Any, **_: Any) -> Any:
+        reporter: LineageReporter = arguments[-1]
         reporters.append(reporter)
-        assert reporter is not None
-        return reporter.report(arguments[0], lambda landing: made.a_result())
+        return reporter.report(job, lambda landing: made.a_result())
 
-    reporters: list[LineageReporter | None] = []
+    reporters: list[LineageReporter] = []
     monkeypatch.setattr(lineage_reporter, "WAIT_S", 1.0)
     monkeypatch.setattr(run, command, land_nothing)
     commands = {"apply": landing_commands.apply_command, "redrive": repair_commands.redrive_command}

@@ -335,12 +335,12 @@ def apply_command() -> TableCommand:
         table_job: TableJob,
         spark: SparkSession,
         progress: Progress,
-        reporter: LineageReporter | None = None,
+        *reporter: LineageReporter,
     ) -> RunResult:
         reviewed = table_job.reviewed
         assert reviewed is not None
         plan, losses = reviewed.plan, reviewed.unplanned_losses
-        return apply_job(table_job.job, plan, losses, spark, progress, reporter=reporter)
+        return apply_job(table_job.job, plan, losses, spark, progress, *reporter)
 
     return TableCommand(work, render_result, partial(land_each, work))
 

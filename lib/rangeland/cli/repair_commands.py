@@ -87,10 +87,11 @@ def redrive_command(*, from_log: bool = False, dry_run: bool = False) -> TableCo
         table_job: TableJob,
         spark: SparkSession,
         progress: Progress,
-        reporter: LineageReporter | None = None,
+        *reporter: LineageReporter,
     ) -> RedriveResult:
-        options = {"from_log": from_log, "dry_run": dry_run}
-        return redrive_job(table_job.job, spark, progress, reporter=reporter, **options)
+        return redrive_job(
+            table_job.job, spark, progress, *reporter, from_log=from_log, dry_run=dry_run
+        )
 
     return TableCommand(work, render_redrive, None if dry_run else partial(land_each, work))
 

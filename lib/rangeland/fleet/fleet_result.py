@@ -17,7 +17,6 @@ from rangeland.errors import (
     UsageError,
     error_json,
 )
-from rangeland.results import add_warning
 
 BY_SEVERITY = (Bug, JobFileError, UsageError, RangeLost, BadRecord, Conflict, Unreachable)
 """The most severe first: errors that need a repair, then a decision, then only time."""
@@ -54,6 +53,8 @@ class JobResult(Generic[R]):
     def with_warning(self, text: str) -> JobResult[R]:
         """The same with one more warning in its result, unless that is empty or there is no
         result."""
+        from rangeland.results import add_warning  # A command line needs this module early.
+
         return replace(self, result=add_warning(self.result, text))
 
     def to_json(self) -> dict[str, Any]:
