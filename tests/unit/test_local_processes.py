@@ -174,6 +174,26 @@ def test_children_of_a_process_that_has_ended_are_not_left(
     process.stop()  # nothing is left, and that is no error
 
 
+def test_children_are_not_left_by_a_process_that_ends_while_it_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "sleep 300 & echo child $!; read -r word; exit 3"
+    process = Process("parent", ["sh", "-c", text], log=tmp_path / "log")
+    child = int(process.wait_for_line(r"child \d").split()[1])
+    waitid = os.waitid
+
+    def answer_too_early(*arguments: int) -> None:
+        """Still running, and then it has ended before anything else is asked."""
+        waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+    monkeypatch.setattr(os, "waitid", answer_too_early)
+    assert process.running
+    monkeypatch.undo()
+    assert process.exit_code == 3
+    process.stop(timeout_s=0.5)
+    assert eventually(lambda: not alive(child))
+
+
 def test_stop_lets_children_finish(tmp_path: Path) -> None:
     child = "trap 'sleep .5; echo finished; exit' TERM; echo up; while :; do sleep .05; done"
     text = f'trap "exit 0" TERM; sh -c "{child}" & wait'

@@ -96,8 +96,11 @@ class Process:
         """None while running; minus the signal's number if a signal ended it. While children run
         the process is not reaped: that would free the number of their group, by which they are
         killed."""
-        if (code := self._unreaped_code()) is not None and _has_members(self.pid):
-            return code
+        is_known_to_run, unreaped = self._look()
+        if is_known_to_run:  # `poll` would reap it if it ended at this very moment
+            return None
+        if unreaped is not None and _has_members(self.pid):
+            return unreaped
         if (code := self._popen.poll()) is not None:
             self._forget()
         return code
@@ -211,19 +214,21 @@ class Process:
     @property
     def _is_left(self) -> bool:
         """Whether the process runs, or children of it do."""
-        return self.running or self._unreaped_code() is not None
+        return self.running or self._look()[1] is not None
 
-    def _unreaped_code(self) -> int | None:
-        """The exit code of a process that has ended and was not waited for; None if it runs, if it
-        was, or if the system does not say (macOS)."""
+    def _look(self) -> tuple[bool, int | None]:
+        """Whether the process is known to run, and the exit code of one that has ended and was not
+        waited for. Neither if it was waited for, or if the system does not say (macOS)."""
         is_ours = self._popen.returncode is None and self._owner == os.getpid()
         if not is_ours or not hasattr(os, "waitid"):
-            return None
-        with contextlib.suppress(ChildProcessError):  # another thread was first
+            return False, None
+        try:
             end = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if end is not None:
-                return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
-        return None
+        except ChildProcessError:  # another thread was first
+            return False, None
+        if end is None:
+            return True, None
+        return False, end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
 
     def _signal(self, number: signal.Signals) -> None:
         """Signals the group, which exists at least until its leader has been waited for."""
