@@ -4,7 +4,7 @@ shows what would be landed."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -205,13 +205,8 @@ def backfill(
       rangeland backfill orders.yaml --missing
     """
     output.writes = not dry_run
-    for option, file in (("--metrics", metrics), ("--lineage", lineage)):
-        if dry_run and file is not None:
-            raise UsageError(
-                f"--dry-run and {option} cannot be combined",
-                why="a dry run lands nothing that could be reported",
-                do="leave out one of them",
-            )
+    if dry_run:
+        _check_nothing_is_reported({"--metrics": metrics, "--lineage": lineage})
     metrics_file = output.open_metrics_file(metrics, "backfill", job_files)
 
     from rangeland.job.command_line_overrides import check_range_is_for_backfill
@@ -222,22 +217,33 @@ def backfill(
     from rangeland.planning.plan_kind import backfill_kind
 
     kind = backfill_kind(missing=missing, replace=replace)
-
-    def table_command() -> TableCommand:
-        from rangeland.fleet.fleet_run import run_all
-        from rangeland.render.result_view import render_result
-        from rangeland.run import backfill as backfill_job
-
-        work = work_on_job(backfill_job, kind=kind)
-        return TableCommand(work, render_result, partial(run_all, kind=kind))
-
     with lineage_file(lineage):
         jobs = load_jobs(job_files, load, parallel)
         if dry_run:
             _preview(output, jobs, kind)
         else:
-            recorded = record_metrics(metrics_file, jobs, table_command)
+            recorded = record_metrics(metrics_file, jobs, partial(_backfill_command, kind))
             run_table_command(output, jobs, recorded, asks_brokers=True)
+
+
+def _check_nothing_is_reported(files: Mapping[str, Path | None]) -> None:
+    """Raises UsageError for a dry run with an option that names a file."""
+    for option, file in files.items():
+        if file is not None:
+            raise UsageError(
+                f"--dry-run and {option} cannot be combined",
+                why="a dry run lands nothing that could be reported",
+                do="leave out one of them",
+            )
+
+
+def _backfill_command(kind: PlanKind) -> TableCommand:
+    from rangeland.fleet.fleet_run import run_all
+    from rangeland.render.result_view import render_result
+    from rangeland.run import backfill as backfill_job
+
+    work = work_on_job(backfill_job, kind=kind)
+    return TableCommand(work, render_result, partial(run_all, kind=kind))
 
 
 # --- shared --------------------------------------------------------------------

@@ -206,8 +206,8 @@ def check_can_be_written(out: Path) -> None:
 
 
 def check_is_no_other_file(out: Path, job_file: Path) -> None:
-    """Raises UsageError if ``--out`` names the job file, or a file that is no page: a slip of the
-    keyboard must not cost a file. Call ``check_can_be_written`` first."""
+    """Raises UsageError if ``--out`` names the job file, or a file that is not an HTML page, so
+    that a mistyped name does not overwrite a file. Call ``check_can_be_written`` first."""
     if not out.exists():
         return
     if job_file.exists() and out.samefile(job_file):
@@ -223,7 +223,8 @@ def check_is_no_other_file(out: Path, job_file: Path) -> None:
         ) from error
     if start not in (b"", PAGE_START):
         raise UsageError(
-            f"--out {out}: it exists and is no page", do="name another file, or remove it first"
+            f"--out {out}: it exists and is not an HTML page",
+            do="name another file, or remove it first",
         )
 
 

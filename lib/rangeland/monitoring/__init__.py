@@ -1,1 +1,1 @@
-"""What other systems are told about a command that lands."""
+"""Reports commands that land to other systems."""

@@ -50,7 +50,7 @@ class MetricsFile:
         self._runs: dict[TableName, TableRun] = {}
 
     def expect(self, names: Iterable[TableName]) -> None:
-        """Names the tables that the command is about, as far as they are known by now."""
+        """Sets the tables that the command is about, as far as they are known yet."""
         self._expected = list(names)
 
     def add(self, job_result: JobResult[RunResult]) -> None:
@@ -133,8 +133,8 @@ def write_metrics_file(path: Path, runs: Iterable[TableRun]) -> None:
 
 
 def check_metrics_can_be_written(path: Path) -> None:
-    """Raises UsageError if the file cannot be written, or has anything other than metrics of ours.
-    Tries it with a temporary file in the same folder, which is what writing it begins with."""
+    """Raises UsageError if the file cannot be written, or contains anything but our metrics. Tries
+    it with a temporary file in the same folder, which is what writing it begins with."""
     if str(path).startswith("-"):
         raise UsageError(
             _cannot_write(path), why="that is an option", do="name the file right after --metrics"
@@ -154,7 +154,7 @@ def check_metrics_can_be_written(path: Path) -> None:
         # For example a job file, if the name of the metrics file was forgotten.
         raise UsageError(
             _cannot_write(path),
-            why=f"it has something else: it does not begin with `{OUR_BEGINNING.decode()}`",
+            why=f"it contains something else: it does not begin with `{OUR_BEGINNING.decode()}`",
             do="name a file of its own right after --metrics",
         )
     _check_metrics_can_be_made(path)
